@@ -1,0 +1,71 @@
+"""The shape of a batch: nested tuples, lists, mappings, namedtuples and dataclasses with columns at the leaves.
+
+A *column* holds one entry a sample: a tensor or array with at least one dimension, or a list of things that are no columns
+themselves (the strings of a collated batch). Everything else (a 0-dim tensor, a number, None) belongs to the batch as a whole.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+
+def columns(batch: Any) -> Iterator[Any]:
+    """The columns of a batch, in the order in which its structure names them."""
+    if _is_column(batch):
+        yield batch
+    else:
+        for part in _parts(batch):
+            yield from columns(part)
+
+
+def map_columns(function: Callable[[Any], Any], batch: Any) -> Any:
+    """The same structure with `function` applied to every column; what is no column stays as it is."""
+    if _is_column(batch):
+        return function(batch)
+    if isinstance(batch, Mapping):
+        return {name: map_columns(function, part) for name, part in batch.items()}
+    if isinstance(batch, tuple | list):
+        mapped = [map_columns(function, part) for part in batch]
+        if isinstance(batch, list):
+            return mapped
+        return type(batch)(*mapped) if is_namedtuple(batch) else tuple(mapped)
+    if _is_record(batch):
+        return replace(batch, **{f.name: map_columns(function, getattr(batch, f.name)) for f in fields(batch)})
+    return batch
+
+
+def size(batch: Any) -> int | None:
+    """How many samples a batch has, by its first column; None where it has none."""
+    if isinstance(batch, tuple | list) and batch and isinstance(batch[0], Tensor) and batch[0].ndim:
+        return batch[0].shape[0]  # the usual (x, y), found without a walk
+    return next((len(column) for column in columns(batch)), None)
+
+
+def is_namedtuple(thing: Any) -> bool:
+    return isinstance(thing, tuple) and hasattr(thing, "_fields")
+
+
+def _is_record(thing: Any) -> bool:
+    return is_dataclass(thing) and not isinstance(thing, type)
+
+
+def _is_column(thing: Any) -> bool:
+    if isinstance(thing, Tensor | np.ndarray):
+        return thing.ndim > 0
+    return isinstance(thing, list) and bool(thing) and not any(_has_tensor(part) for part in thing)
+
+
+def _has_tensor(thing: Any) -> bool:
+    return isinstance(thing, Tensor | np.ndarray) or any(_has_tensor(part) for part in _parts(thing))
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    if isinstance(thing, Mapping):
+        yield from thing.values()
+    elif isinstance(thing, tuple | list):
+        yield from thing
+    elif _is_record(thing):
+        yield from (getattr(thing, f.name) for f in fields(thing))

@@ -1,0 +1,34 @@
+"""What can go wrong, in one tree.
+
+InstepError                 everything that Instep raises on purpose
+├── DescriptionError        what was passed in does not make sense (also a ValueError)
+├── ObjectiveError          what a loss or objective returned cannot be trained on
+├── UpdateError             an update cycle was used out of order
+└── NonFiniteLoss           a loss is inf or nan
+
+Notice                      a warning: something the user should know once, nothing is wrong with the run
+"""
+
+
+class InstepError(Exception):
+    """Base of everything that Instep raises on purpose."""
+
+
+class DescriptionError(InstepError, ValueError):
+    """What was passed in does not make sense; said before the first step."""
+
+
+class ObjectiveError(InstepError):
+    """What a loss or an objective returned cannot be trained on."""
+
+
+class UpdateError(InstepError):
+    """An update cycle was used out of order."""
+
+
+class NonFiniteLoss(InstepError):
+    """A loss is inf or nan."""
+
+
+class Notice(UserWarning):
+    """Something the user should know once."""

@@ -1,0 +1,119 @@
+"""Objectives: what is minimised, and how many units its mean is the mean of.
+
+An objective is a function `(model, batch) -> Loss`. This file owns `Loss` and makes objectives from plain loss functions; what
+torch's own losses divide by is written down in `counts`.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from instep.counts import Counted, known
+from instep.data.structure import size
+from instep.errors import Notice, ObjectiveError
+
+LossFunction = Callable[..., Any]
+Objective = Callable[[Any, Any], "Loss | Tensor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The value of an objective over one micro-batch, and how many units it is the mean of.
+
+    `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
+    the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
+    `output` and `target` feed the metrics. A loss that is a sum rather than a mean is said with `Loss.sum`.
+
+    >>> import torch
+    >>> Loss(torch.tensor(0.5), count=12).kind
+    'mean'
+    """
+
+    value: Tensor
+    count: float | Tensor
+    output: Any = None
+    target: Any = None
+    kind: Literal["mean", "sum"] = "mean"
+
+    @classmethod
+    def sum(cls, value: Tensor, output: Any = None, target: Any = None) -> "Loss":
+        """A loss that is a sum: micro-batches are added up, nothing is divided."""
+        return cls(value, 1, output, target, "sum")
+
+
+def as_loss(returned: Any, batch: Any) -> Loss:
+    """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch."""
+    if isinstance(returned, Loss):
+        return returned
+    if not isinstance(returned, Tensor):
+        raise ObjectiveError(f"the objective returned {type(returned).__name__}; return a Loss(value, count) or a 0-dim tensor.")
+    samples = size(batch)
+    if samples is None:
+        raise ObjectiveError(
+            f"the samples of a batch of type {type(batch).__name__} cannot be counted; return Loss(value, count) "
+            "from the objective."
+        )
+    return Loss(returned, samples)
+
+
+def from_loss(loss: LossFunction) -> Objective:
+    """The objective `loss(model(x), y)` on batches `(x, y)`.
+
+    For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
+    number of samples, which is said once.
+    """
+    if not callable(loss):
+        raise ObjectiveError(f"loss={loss!r} cannot be called; pass a function loss(output, target) or a loss module.")
+    counted = known(loss)
+    if counted is None:
+        warnings.warn(
+            f"{_name(loss)} is taken to be a mean over samples. If it is a mean over something else (tokens, weights), "
+            "return Loss(value, count) from an objective, so that a split batch stays exact.",
+            Notice,
+            stacklevel=2,
+        )
+        return functools.partial(_plain_objective, loss)
+    return functools.partial(_known_objective, loss, counted)
+
+
+def _plain_objective(loss: LossFunction, model: nn.Module, batch: Any) -> Loss:
+    x, target = _input_and_target(batch)
+    output = model(x)
+    returned = loss(output, target)
+    if isinstance(returned, Loss):
+        return returned
+    mean = as_loss(returned, target if size(target) is not None else x)
+    return Loss(mean.value, mean.count, output, target)
+
+
+def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
+    x, target = _input_and_target(batch)
+    output = model(x)
+    arguments = counted.arguments(output, target)
+    value = loss(*arguments)
+    if counted.reduction == "mean":
+        return Loss(value, counted.count(arguments), output, target)
+    if counted.reduction == "sum":
+        return Loss.sum(value, output, target)
+    return Loss(value.mean(), value.numel(), output, target)  # reduction="none": the mean of what it gives
+
+
+def _input_and_target(batch: Any) -> tuple[Any, Any]:
+    if isinstance(batch, tuple | list) and len(batch) == 2:
+        return batch[0], batch[1]
+    kind = f"a {type(batch).__name__}"
+    if isinstance(batch, Mapping):
+        kind = f"a mapping with {', '.join(map(str, batch))}"
+    elif isinstance(batch, tuple | list):
+        kind += f" of {len(batch)}"
+    raise ObjectiveError(f"loss= works on batches (x, y), this batch is {kind}; pass objective=f(model, batch) instead.")
+
+
+def _name(loss: LossFunction) -> str:
+    if isinstance(loss, functools.partial):
+        return _name(loss.func)
+    return getattr(loss, "__name__", type(loss).__name__)

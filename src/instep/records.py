@@ -1,0 +1,102 @@
+"""What is said: the frozen records that cross rooms."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one update cycle did.
+
+    `loss` is the mean over all micro-batches, weighted by their counts: a detached 0-dim tensor that nobody has read yet.
+    `grad_norm` is the norm before clipping and is measured where `clip_norm` is given (`clip_norm=math.inf` only measures).
+    `stepped` is False where nothing was counted (every target ignored) or a non-finite loss was skipped.
+    """
+
+    loss: Tensor
+    count: float | Tensor
+    grad_norm: Tensor | None
+    stepped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update cycle of a run, as `updates()` yields it.
+
+    `loss`, `count` and `grad_norm` may be tensors on the device: reading them (`float(update.loss)`) waits for it.
+    """
+
+    step: int  # update cycles begun before this one, over the whole run
+    epoch: int
+    index: int  # of the batch in its epoch
+    loss: Tensor
+    count: float | Tensor
+    samples: int
+    lrs: tuple[float, ...]  # of each parameter group, as it was during this update
+    grad_norm: Tensor | None
+    skipped: bool
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the first parameter group."""
+        return self.lrs[0]
+
+
+@dataclass(frozen=True)
+class Evaluation(Mapping[str, float]):
+    """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made."""
+
+    values_by_name: Mapping[str, float]
+    step: int = 0  # update cycles begun before it
+    epoch: int = 0
+
+    def __getitem__(self, name: str) -> float:
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.items())
+        return f"Evaluation({numbers} at step {self.step})"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What depends on the clock: how fast a stretch of the run went."""
+
+    samples_per_s: float
+    waiting: float  # the share of the time spent waiting for data, 0 to 1
+    seconds: float  # since this process began to train
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One line of the log: the mean over the updates since the line before."""
+
+    step: int  # update cycles begun so far
+    epoch: int
+    loss: float | None  # None where every update of the window was skipped
+    lr: float
+    grad_norm: float | None
+    skipped: int
+    extra: Mapping[str, float]  # what the user logged
+    pace: Pace
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before its first step, as `print(trainer)` shows it."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]  # (what, how); a reason for an automatic choice is part of how
+    notes: tuple[str, ...] = ()
+    total_steps: int = 0
+    steps_per_epoch: int = 0
+    epochs: int = 0
+    metrics: tuple[str, ...] = field(default=())  # names that an evaluation will have, the monitored one first

@@ -1,0 +1,154 @@
+"""Sums: what an update cycle has added up, and what each micro-batch weighs in it.
+
+The gradient of a batch, for micro-batches i with a mean loss vᵢ over cᵢ units each, is
+
+    ∇ Σ vᵢ·cᵢ / Σ cᵢ
+
+The total Σ cᵢ is known only after the last forward, and one micro-batch alone must be the plain loop bit for bit. So the first
+backward runs on v₁ as it is, each later one on vᵢ·cᵢ/ref with ref = c₁, and at the end the gradients are multiplied by ref/Σ cᵢ:
+
+    (v₁ + Σ vᵢ·cᵢ/c₁) · c₁/Σ cᵢ  =  Σ vᵢ·cᵢ / Σ cᵢ
+
+Counts stay where they are: numbers and CPU tensors are known on the host, an accelerator's tensors are never read here.
+"""
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from instep.errors import NonFiniteLoss, ObjectiveError
+from instep.objective import Loss
+
+OnNonFinite = Literal["stop", "skip"]
+
+
+class Sums:
+    """A value and a count for every micro-batch of one cycle."""
+
+    def __init__(self, on_nonfinite: OnNonFinite) -> None:
+        self._on_nonfinite = on_nonfinite
+        self._kind: str | None = None
+        self._values: list[Tensor] = []
+        self._counts: list[float | Tensor] = []
+        self._reference: float | Tensor | None = None  # the count of the first micro-batch that went backward
+        self.bad_on_host = False  # a loss that the host has looked at is not finite, and is to be skipped
+
+    @property
+    def pieces(self) -> int:
+        return len(self._values)
+
+    @property
+    def nothing_counted(self) -> bool:
+        """Whether the host knows that every micro-batch had a count of 0."""
+        return all(not isinstance(count, Tensor) and count == 0 for count in self._counts)
+
+    def add(self, loss: Loss) -> Tensor | None:
+        """Take in a micro-batch; returns what to call backward() on, or None where it adds nothing."""
+        value = _scalar(loss.value)
+        self._require_one_kind(loss.kind)
+        count = _known_on_host(loss.count, value)
+        self._values.append(value.detach())
+        self._counts.append(count)
+        if not isinstance(count, Tensor) and count == 0:
+            return None
+        if self._looked_at_and_bad(value):
+            return None
+        if not value.requires_grad:
+            raise ObjectiveError(
+                "the loss has no graph to go back through: was it computed under no_grad(), detached, or made from "
+                "parameters that are all frozen?"
+            )
+        return value if loss.kind == "sum" else self._weighted(value, count)
+
+    def total(self) -> float | Tensor:
+        """Σ cᵢ."""
+        return sum(self._counts[1:], self._counts[0])
+
+    def loss(self) -> Tensor:
+        """Σ vᵢ·cᵢ / Σ cᵢ, or Σ vᵢ for sums; nan where nothing was counted."""
+        if self.pieces == 1:
+            return self._values[0]
+        if self._kind == "sum":
+            return torch.stack(self._values).sum()
+        return self._counted().sum() / self.total()
+
+    def normaliser(self) -> float | Tensor:
+        """ref/Σ cᵢ, which the gradients are multiplied by at the end."""
+        if self._kind == "sum" or self._reference is None or self.pieces == 1:
+            return 1.0
+        total = self.total()
+        share = self._reference / total
+        return torch.where(total > 0, share, 0) if isinstance(total, Tensor) else share
+
+    def bad_on_device(self) -> Tensor | None:
+        """An unread flag: is some loss on the accelerator not finite? None where the host has looked at all of them."""
+        if _readable(self._values[0]):
+            return None
+        return ~torch.isfinite(self._counted()).all()
+
+    def _require_one_kind(self, kind: str) -> None:
+        if self._kind is None:
+            self._kind = kind
+        elif self._kind != kind:
+            raise ObjectiveError(
+                f"micro-batch {self.pieces + 1} returned a {kind}, the one before it a {self._kind}; "
+                "use Loss(value, count) or Loss.sum(value) for all of a batch."
+            )
+
+    def _looked_at_and_bad(self, value: Tensor) -> bool:
+        if not _readable(value) or math.isfinite(number := value.item()):
+            return False
+        if self._on_nonfinite == "stop":
+            raise NonFiniteLoss(f"the loss of micro-batch {self.pieces} is {number}; no step was made.")
+        self.bad_on_host = True
+        return True
+
+    def _weighted(self, value: Tensor, count: float | Tensor) -> Tensor:
+        if self._reference is None:
+            self._reference = torch.where(count > 0, count, 1) if isinstance(count, Tensor) else count
+            weighted = value
+        else:
+            weighted = _widened(value) * (count / self._reference)
+        # A micro-batch whose targets are all ignored is nan in torch, and nan times 0 is nan.
+        return torch.where(count > 0, weighted, 0) if isinstance(count, Tensor) else weighted
+
+    def _counted(self) -> Tensor:
+        """vᵢ·cᵢ for every micro-batch, 0 where cᵢ is 0."""
+        values = torch.stack([_widened(value) for value in self._values])
+        counts = torch.stack([torch.as_tensor(count, dtype=values.dtype, device=values.device) for count in self._counts])
+        return torch.where(counts > 0, values * counts, 0)
+
+
+def _scalar(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise ObjectiveError(f"the loss is a {type(value).__name__}, not a tensor; leave .item() out before backward.")
+    if value.numel() != 1:
+        raise ObjectiveError(
+            f"the loss has shape {tuple(value.shape)}, but must be one number; use its mean, or Loss.sum(loss.sum())."
+        )
+    return value if value.ndim == 0 else value.reshape(())
+
+
+def _readable(tensor: Tensor) -> bool:
+    """Whether reading this tensor waits for nobody."""
+    return tensor.device.type == "cpu"
+
+
+def _known_on_host(count: float | Tensor, value: Tensor) -> float | Tensor:
+    """The count as a number where that needs no waiting, else as a tensor of at least the loss's precision."""
+    if isinstance(count, Tensor):
+        if count.numel() != 1:
+            raise ObjectiveError(f"count has shape {tuple(count.shape)}, but must be one number.")
+        if not _readable(count):
+            return count.detach().reshape(()).to(torch.promote_types(value.dtype, torch.float32))
+        count = count.item()
+    if not (math.isfinite(count) and count >= 0):
+        raise ObjectiveError(f"count={count} is not a number of units; use a finite number, 0 or more.")
+    return count
+
+
+def _widened(value: Tensor) -> Tensor:
+    """At least single precision: a weight times a half-precision loss would round its last digits away."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))

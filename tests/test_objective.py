@@ -1,0 +1,83 @@
+import functools
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from instep import Loss
+from instep.errors import Notice, ObjectiveError
+from instep.objective import as_loss, from_loss
+
+X, Y = torch.randn(6, 3), torch.tensor([0, 1, 2, -100, 1, -100])
+
+
+def computed(objective: object) -> Loss:
+    assert callable(objective)
+    loss = objective(nn.Linear(3, 3), (X, Y))
+    assert isinstance(loss, Loss)
+    return loss
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, nn.CrossEntropyLoss(), functools.partial(F.cross_entropy)])
+def test_torchs_own_losses_are_counted_without_a_word(loss: object) -> None:
+    assert callable(loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = computed(from_loss(loss))
+    assert float(found.count) == 4
+    assert found.target is Y
+    assert found.output.shape == (6, 3)
+
+
+def test_reduction_none_is_the_mean_of_what_it_gives() -> None:
+    found = computed(from_loss(nn.CrossEntropyLoss(reduction="none")))
+    assert found.value.ndim == 0
+    assert found.count == 6
+
+
+def test_reduction_sum_is_a_sum() -> None:
+    assert computed(from_loss(nn.CrossEntropyLoss(reduction="sum"))).kind == "sum"
+
+
+def test_an_unknown_loss_counts_samples_and_says_so_once() -> None:
+    def my_loss(output: Tensor, target: Tensor) -> Tensor:
+        return output.square().mean()
+
+    with pytest.warns(Notice, match=r"my_loss is taken to be a mean over samples.*return Loss\(value, count\)") as seen:
+        objective = from_loss(my_loss)
+        assert computed(objective).count == 6
+        computed(objective)
+    assert len(seen) == 1
+
+
+def test_an_unknown_loss_may_return_a_loss() -> None:
+    with pytest.warns(Notice, match="lambda"):
+        objective = from_loss(lambda output, target: Loss(output.mean(), count=3))
+    assert computed(objective).count == 3
+
+
+def test_a_tensor_is_a_mean_over_the_samples_of_the_batch() -> None:
+    assert as_loss(torch.tensor(1.0), {"x": torch.zeros(5, 2)}).count == 5
+    with pytest.raises(ObjectiveError, match=r"the samples of a batch of type int cannot be counted; return Loss"):
+        as_loss(torch.tensor(1.0), 3)
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ((X,), "this batch is a tuple of 1; pass objective="),
+        ((X, X, Y), "this batch is a tuple of 3"),
+        ({"x": X, "y": Y}, "this batch is a mapping with x, y"),
+        (X, "this batch is a Tensor"),
+    ],
+)
+def test_a_loss_needs_pairs(batch: object, words: str) -> None:
+    with pytest.raises(ObjectiveError, match=words):
+        from_loss(F.cross_entropy)(nn.Linear(3, 3), batch)
+
+
+def test_a_loss_that_cannot_be_called() -> None:
+    with pytest.raises(ObjectiveError, match="loss='mse' cannot be called; pass a function"):
+        from_loss("mse")  # type: ignore[arg-type]

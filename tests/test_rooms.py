@@ -1,0 +1,69 @@
+"""Data flows one way: a room imports only from those above it."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import instep
+
+ROOT = Path(instep.__file__).parent
+# From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
+ROOMS = ["errors", "records", "keys", "data", "counts", "objective", "sums", "update", "cli"]
+# The doctor and the front door look at everything or nothing, and are said apart.
+OUTSIDE = {"__init__"}
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[0]
+
+
+def imported_rooms(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno} imports relatively"
+            names = [f"{node.module}.{alias.name}" if node.module == "instep" else node.module or "" for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("instep.")}
+    return found - {"__version__"}
+
+
+SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_only_from_those_above_it(path: Path) -> None:
+    room = room_of(path)
+    if room in OUTSIDE:
+        return
+    assert room in ROOMS, f"{room} is a new room: say in this test where it stands"
+    below = {other for other in imported_rooms(path) - {room} if ROOMS.index(other) > ROOMS.index(room)}
+    assert not below, f"{path.name} imports from below: {sorted(below)}"
+
+
+def test_the_reader_of_imports_sees_them(tmp_path: Path) -> None:
+    """A test that cannot fail is none: every way to import is found."""
+    source = tmp_path / "a.py"
+    lines = [
+        "import instep.update",
+        "from instep import keys",
+        "from instep.data.order import Order",
+        "def f():",
+        " import instep.cli",
+    ]
+    source.write_text("\n".join(lines))
+    assert imported_rooms(source) == {"update", "keys", "data", "cli"}
+
+
+def test_backward_and_step_are_called_in_one_room() -> None:
+    for path in SOURCES:
+        calls = {
+            node.func.attr
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        }
+        assert path.name == "update.py" or "backward" not in calls, path
