@@ -1,0 +1,139 @@
+"""History: what a run said, as rows.
+
+A row is a plain dictionary. What depends on the clock stands under "clock" and nowhere else, so that two runs can be compared.
+How rows are kept on disk is in `jsonl`; text for the terminal is made in `report`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from instep.errors import DescriptionError
+
+if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history without it
+    from instep.records import Evaluation, Logged
+
+Row = dict[str, Any]
+Mode = Literal["min", "max"]
+OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "clock"})
+
+
+class History:
+    """The record of a run: its updates and evaluations, in order.
+
+        history = trainer.fit()
+        history.best["valid/loss"], history.last["step"]
+        history.column("loss")                  # one value a line of the log
+        pandas.DataFrame(history.to_dicts())
+
+    `monitor` and `mode` say which evaluation is the best one.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = (), *, monitor: str = "valid/loss", mode: Mode = "min") -> None:
+        if mode not in get_args(Mode):
+            raise DescriptionError(f'mode={mode!r} is not known; use "min" or "max".')
+        self.monitor = monitor
+        self.mode = mode
+        self._rows: list[Row] = []
+        self._updates: list[Row] = []
+        self._evaluations: list[Row] = []
+        for row in rows:
+            self._append(dict(row))
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """Everything, in order."""
+        return self._rows
+
+    @property
+    def updates(self) -> Sequence[Row]:
+        """The lines of the log, each the mean over the updates since the line before."""
+        return self._updates
+
+    @property
+    def evaluations(self) -> Sequence[Row]:
+        """One row an evaluation."""
+        return self._evaluations
+
+    @property
+    def best(self) -> Row | None:
+        """The first evaluation that no other beats; None before there is one. An evaluation that gave nan is never it."""
+        rated = [row for row in self._evaluations if (value := row.get(self.monitor)) is not None and not math.isnan(value)]
+        choose = min if self.mode == "min" else max
+        return choose(rated, key=lambda row: float(row[self.monitor]), default=None)
+
+    @property
+    def last(self) -> Row | None:
+        """The last evaluation; where there is none, the last line of the log."""
+        rows = self._evaluations or self._rows
+        return rows[-1] if rows else None
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, as they first appear."""
+        return [name for name in dict.fromkeys(name for row in self._rows for name in row) if name not in ("kind", "clock")]
+
+    def column(self, name: str) -> list[Any]:
+        """The values of one column, from the rows that have it."""
+        return [value for _, value in self.curve(name)]
+
+    def curve(self, name: str) -> list[tuple[int, Any]]:
+        """One column as (step, value) pairs."""
+        points = [(row["step"], row[name]) for row in self._rows if name in row]
+        if not points:
+            raise DescriptionError(f"the history has no column {name!r}; it has: {', '.join(self.names) or 'nothing yet'}.")
+        return points
+
+    def to_dicts(self, *, clock: bool = True) -> list[Row]:
+        """The rows, copied; `clock=False` leaves out what depends on the clock."""
+        copies = [{**row, "clock": dict(row["clock"])} if "clock" in row else dict(row) for row in self._rows]
+        return copies if clock else [{name: row[name] for name in row if name != "clock"} for row in copies]
+
+    def add_update(self, logged: Logged) -> Row:
+        """Append a line of the log; returns its row."""
+        row: Row = {"kind": "update", "step": logged.step, "epoch": logged.epoch, "loss": logged.loss, "lr": logged.lr}
+        if logged.grad_norm is not None:
+            row["grad_norm"] = logged.grad_norm
+        if logged.skipped:
+            row["skipped"] = logged.skipped
+        return self._append({**row, **_free(logged.extra), "clock": asdict(logged.pace)})
+
+    def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
+        """Append an evaluation, made `seconds` after this process began to train; returns its row."""
+        row = {"kind": "evaluation", "step": evaluation.step, "epoch": evaluation.epoch}
+        return self._append({**row, **_free(evaluation), "clock": {"seconds": seconds}})
+
+    def _append(self, row: Row) -> Row:
+        self._rows.append(row)
+        (self._evaluations if row.get("kind") == "evaluation" else self._updates).append(row)
+        return row
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return "History(nothing yet)"
+        parts = [f"{self._rows[-1]['step']} steps", f"{len(self._evaluations)} evaluations"]
+        best, loss = self.best, self._updates[-1].get("loss") if self._updates else None
+        if best is not None:
+            parts.append(f"best {self.monitor} {best[self.monitor]:.4g} at step {best['step']}")
+        elif loss is not None:
+            parts.append(f"loss {loss:.4g}")
+        return f"History({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        from instep.history.html import draw  # it imports this file
+
+        return draw(self)
+
+
+def _free(values: Mapping[str, float]) -> Mapping[str, float]:
+    """The same values, none of which has a name that a row needs itself."""
+    taken = sorted(OWN_COLUMNS & set(values))
+    if taken:
+        raise DescriptionError(f"{taken[0]!r} is a column of the history itself; log it under another name.")
+    return values

@@ -1,0 +1,1 @@
+"""How a run is shown: its plan, its progress, its folder. Knows records and history only."""

@@ -1,0 +1,52 @@
+"""Lines: progress as plain lines, for files, pipes and logs of machines. ASCII, no carriage returns, no colours."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from instep.report.numbers import number
+from instep.report.standing import Standing
+
+if TYPE_CHECKING:
+    from instep.records import Evaluation
+
+PAUSE_S = 5.0  # between two lines that nobody waits for
+
+
+class Lines:
+    """One line an evaluation, and between them one every few seconds."""
+
+    def __init__(self, standing: Standing, stream: TextIO, *, pause_s: float = PAUSE_S) -> None:
+        self._standing = standing
+        self._stream: TextIO | None = stream
+        self._pause_s = pause_s
+        self._said_s = time.monotonic()
+
+    def start(self) -> None:
+        self._said_s = time.monotonic()
+
+    def logged(self) -> None:
+        if time.monotonic() - self._said_s >= self._pause_s:
+            words = [text for _, text in self._standing.numbers()]
+            self._say(*self._standing.where(), *words, self._standing.left())
+
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
+        values = [f"{name} {number(value)}" for name, value in evaluation.items()]
+        self._say(*self._standing.where(evaluation.step, evaluation.epoch), *values, "best" if best else "")
+
+    def note(self, text: str) -> None:
+        self._say(f"note: {text}")
+
+    def close(self, summary: str) -> None:
+        self._say(summary)
+
+    def _say(self, *words: str) -> None:
+        self._said_s = time.monotonic()
+        if self._stream is None:
+            return
+        try:
+            self._stream.write("  ".join(filter(None, words)) + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads any more: `… | head`. The run goes on.
+            self._stream = None

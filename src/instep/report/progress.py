@@ -1,0 +1,115 @@
+"""Progress: how a run is shown while it trains. It listens, and touches neither random state nor the model.
+
+What there is to say is kept in `standing`; `terminal` draws it live, `lines` writes it line by line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from instep.report.lines import Lines
+from instep.report.standing import Standing
+
+if TYPE_CHECKING:
+    from instep.records import Evaluation, Logged, Plan
+
+
+class Display(Protocol):
+    """A way to show a `Standing`."""
+
+    def start(self) -> None: ...
+    def logged(self) -> None: ...
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self, summary: str) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self) -> None: ...
+    def logged(self) -> None: ...
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self, summary: str) -> None: ...
+
+
+class Progress:
+    """What a run tells, from `start` to `close`.
+
+        with progress(None, plan) as shown:
+            shown.start(step)
+            …
+            shown.advance(step, epoch)
+
+    Leaving the block closes it, whatever happened, and puts the terminal back as it was.
+    """
+
+    def __init__(self, standing: Standing, display: Display) -> None:
+        self.display = display
+        self._standing = standing
+        self._open = False
+
+    def start(self, step: int = 0, epoch: int = 0) -> None:
+        """The run begins, or goes on, after `step` update cycles."""
+        self._standing.step = self._standing.first_step = step
+        self._standing.epoch = epoch
+        self._standing.started_s = time.monotonic()
+        self._open = True
+        self.display.start()
+
+    def advance(self, step: int, epoch: int) -> None:
+        """`step` update cycles have begun. Called after each: two assignments, nothing is drawn."""
+        self._standing.step = step
+        self._standing.epoch = epoch
+
+    def logged(self, logged: Logged) -> None:
+        self._standing.logged = logged
+        self._standing.skipped += logged.skipped
+        self.display.logged()
+
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
+        self._standing.evaluation = evaluation
+        if best:
+            self._standing.best = evaluation
+        self.display.evaluated(evaluation, best=best)
+
+    def note(self, text: str) -> None:
+        """Something to be said once, in a line of its own."""
+        self.display.note(text)
+
+    def close(self, reason: str = "finished") -> None:
+        """The end, and why; says nothing of a run that did not start, or was closed before."""
+        if self._open:
+            self._open = False
+            self.display.close(self._standing.summary(reason))
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(_reason(kind))
+
+
+def progress(choice: bool | None, plan: Plan, *, stream: TextIO | None = None) -> Progress:
+    """The way to show a run on `stream` (stderr): live in a terminal, in lines elsewhere, not at all where `choice` is False."""
+    stream = sys.stderr if stream is None else stream
+    standing = Standing(plan)
+    if choice is False or stream is None:  # there is no stderr under pythonw
+        return Progress(standing, Silent())
+    if not stream.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
+        return Progress(standing, Lines(standing, stream))
+    from instep.report.terminal import Terminal  # 70 ms of rich that only a terminal pays for
+
+    return Progress(standing, Terminal(standing, stream))
+
+
+def _reason(kind: type[BaseException] | None) -> str:
+    if kind is None:
+        return "finished"
+    if issubclass(kind, KeyboardInterrupt):
+        return "interrupted"
+    return "stopped" if issubclass(kind, GeneratorExit) else "failed"

@@ -1,0 +1,104 @@
+"""One run as text: what `instep show RUN` shows."""
+
+import math
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from instep.history import History
+from instep.report.folder import RunFolder, read_run, section
+from instep.report.numbers import age, number, size
+from instep.report.sparkline import sparkline
+from instep.report.standing import epoch_number
+from instep.report.table import clean, columns, labelled
+
+LAST_EVALUATIONS = 10
+PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
+
+
+def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> str:
+    """What the run was, its curves, its last evaluations and the best one."""
+    run = read_run(Path(path))
+    parts = [
+        [_heading(run), *[f"note: {clean(problem)}" for problem in run.problems]],
+        labelled(_description(run, time.time() if now_s is None else now_s), width=width),
+        _curves(run.history, width),
+        _evaluations(run.history, run.total("steps_per_epoch") or 0),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _heading(run: RunFolder) -> str:
+    title = run.description.get("title")
+    return clean(f"{run.path}: {title}" if isinstance(title, str) else str(run.path))
+
+
+def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
+    said = run.description
+    epochs = run.total("epochs")
+    rows = [
+        ("state", f"{run.state}{_how_far(run)}"),
+        ("created", f"{datetime.fromtimestamp(run.created_s):%Y-%m-%d %H:%M}, {age(now_s - run.created_s)} ago"),
+        ("size", size(run.size_bytes)),
+        ("epochs", f"{epochs:,}" if epochs else ""),
+        ("device", ", ".join(filter(None, (_text(said.get("device", "")), _counted(said.get("threads"), "thread"))))),
+        ("versions", _listed(section(said, "versions"))),
+        ("build", _listed(section(said, "build"))),
+        ("settings", _listed(section(said, "settings"))),
+    ]
+    return [(label, text) for label, text in rows if text]
+
+
+def _how_far(run: RunFolder) -> str:
+    total = run.total("total_steps")
+    if run.step is None:
+        return ""
+    return f" at step {run.step:,}" + (f" of {total:,}" if total else "")
+
+
+def _curves(history: History, width: int) -> list[str]:
+    """A line for each column: first and last value, and the curve between them."""
+    curves = {name: [math.nan if value is None else value for value in history.column(name)] for name in history.names}
+    curves = {clean(name): values for name, values in curves.items() if name not in PLACES and len(values) > 1}
+    if not curves:
+        return []
+    room = max(10, width - max(map(len, curves)) - 24)
+    rows = [(name, number(values[0]), number(values[-1]), sparkline(values, room)) for name, values in curves.items()]
+    return columns(("curve", "first", "last", ""), rows, left=("curve", ""))
+
+
+def _evaluations(history: History, steps_per_epoch: int) -> list[str]:
+    shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
+    if not shown:
+        return ["no evaluations" if history.rows else "nothing was logged"]
+    names = [name for name in history.names if name not in PLACES and any(name in row for row in shown)]
+    rows = [
+        (
+            str(epoch_number(row["step"], row["epoch"], steps_per_epoch)),
+            f"{row['step']:,}",
+            *(number(row.get(name)) for name in names),
+            "best" if row is best else "",
+        )
+        for row in shown
+    ]
+    lines = columns(("epoch", "step", *map(clean, names), ""), rows, left=("",))
+    if len(shown) < len(history.evaluations):
+        lines.insert(0, f"the last {len(shown)} of {len(history.evaluations)} evaluations")
+    if best is not None:
+        lines += ["", f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"]
+    return lines
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """`name=value, …`, without what was left at None."""
+    return ", ".join(f"{name}={_text(value)}" for name, value in values.items() if value is not None)
+
+
+def _counted(count: Any, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

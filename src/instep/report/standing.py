@@ -1,0 +1,95 @@
+"""Standing: where a run stands right now, and the words for it. How they are drawn is up to the displays."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from instep.report.numbers import duration, many, number, rate
+
+if TYPE_CHECKING:
+    from instep.records import Evaluation, Logged, Plan
+
+
+@dataclass(slots=True)
+class Standing:
+    """The latest of everything that a run has said."""
+
+    plan: Plan
+    step: int = 0  # update cycles begun
+    epoch: int = 0  # the one that the next update belongs to, or the last one did
+    first_step: int = 0  # where this process took over
+    started_s: float = field(default_factory=time.monotonic)
+    logged: Logged | None = None
+    evaluation: Evaluation | None = None
+    best: Evaluation | None = None
+    skipped: int = 0
+
+    @property
+    def monitor(self) -> str:
+        """The metric that decides which evaluation is the best; "" where nothing is evaluated."""
+        return self.plan.metrics[0] if self.plan.metrics else ""
+
+    @property
+    def share(self) -> float | None:
+        """How much of the run is done, 0 to 1; None where nobody knows its end."""
+        return min(1.0, self.step / self.plan.total_steps) if self.plan.total_steps else None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start in this process."""
+        return time.monotonic() - self.started_s
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the pace so far, with everything that took time: updates, evaluations, saving."""
+        done = self.step - self.first_step
+        if done <= 0 or not self.plan.total_steps:
+            return None
+        return max(0, self.plan.total_steps - self.step) * self.seconds / done
+
+    def where(self, step: int | None = None, epoch: int | None = None) -> tuple[str, str]:
+        """The words for a place, now or another: ("epoch 3/10", "step 412/1,200"), of even width through a run."""
+        step, epoch = self.step if step is None else step, self.epoch if epoch is None else epoch
+        number_of_epoch = epoch_number(step, epoch, self.plan.steps_per_epoch)
+        return f"epoch {_of(number_of_epoch, self.plan.epochs)}", f"step {_of(step, self.plan.total_steps)}"
+
+    def numbers(self) -> list[tuple[str, str]]:
+        """What is known besides the place, the most wanted first, as (kind, words)."""
+        said = []
+        if self.logged is not None:
+            said.append(("loss", f"loss {number(self.logged.loss)}"))
+        if self.evaluation is not None and self.monitor in self.evaluation:
+            said.append(("metric", f"{self.monitor} {number(self.evaluation[self.monitor])}"))
+        if self.skipped:
+            said.append(("late", f"{self.skipped} skipped"))
+        if self.logged is not None:
+            pace = self.logged.pace
+            said.append(("lr", f"lr {rate(self.logged.lr)}"))
+            said.append(("pace", f"{many(pace.samples_per_s)} samples/s"))
+            said.append(("late" if pace.waiting >= 0.2 else "pace", f"data wait {pace.waiting:.0%}"))
+        return said
+
+    def left(self) -> str:
+        """The words for the time left, or for the time gone where nobody knows the end."""
+        if self.seconds_left is not None:
+            return f"{duration(self.seconds_left)} left"
+        return "" if self.plan.total_steps else duration(self.seconds)
+
+    def summary(self, reason: str) -> str:
+        """One line for the end of a run."""
+        said = f"{reason} at step {self.step:,} after {duration(self.seconds)}"
+        if self.best is not None and self.monitor in self.best:
+            return f"{said}, best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}"
+        return said if self.logged is None else f"{said}, loss {number(self.logged.loss)}"
+
+
+def epoch_number(step: int, epoch: int, steps_per_epoch: int) -> int:
+    """Which epoch people would say a place is in: from 1, and the place after the last update of an epoch still is."""
+    return max(1, math.ceil(step / steps_per_epoch)) if steps_per_epoch else epoch + 1
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count:>{len(f'{total:,}')},}/{total:,}" if total else f"{count:,}"

@@ -1,0 +1,179 @@
+"""Terminal: progress as two live lines at the bottom of a terminal, with what stays scrolling above them.
+
+A thread of its own draws them a few times a second from `Standing`, so that an update costs nothing here. What is said in
+between is printed no more often than that either: a thousand evaluations a second are a thousand lines, but few drawings.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
+
+from instep.report.numbers import number
+from instep.report.standing import Standing, epoch_number
+
+if TYPE_CHECKING:
+    from instep.records import Evaluation
+
+PAUSE_S = 0.15  # between two drawings
+GAP = "  "
+STYLES = {"loss": "bold", "metric": "bold cyan", "lr": "", "pace": "dim", "late": "yellow"}
+DONE, EDGE, TO_DO = "━", "╾", "─"
+
+
+class Terminal:
+    """The live lines. `close`, or else the end of the process, erases them; a forked child leaves them alone."""
+
+    def __init__(self, standing: Standing, stream: TextIO) -> None:
+        self._standing = standing
+        self._streams = sys.stdout, sys.stderr
+        # NO_COLOR drops bold and dim too: who sets it wants plain text. Texts are shown as they are, never as markup.
+        colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        self._console = Console(file=stream, color_system=colours, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        # What is printed to a terminal goes above the lines; what is piped elsewhere goes on there.
+        redirect = sys.stdout is not None and sys.stdout.isatty()
+        self._live = Live(self, console=self._console, auto_refresh=False, transient=True, redirect_stdout=redirect)
+        self._lock = threading.RLock()
+        self._waiting: list[Text] = []
+        self._drawn_s = 0.0
+        self._names: tuple[str, ...] = ()  # the head of the table of evaluations
+        self._open = False
+        self._closing = threading.Event()
+        self._drawer = threading.Thread(target=self._keep_drawing, name="instep-progress", daemon=True)
+
+    def start(self) -> None:
+        self._open = True
+        _forget_in_children(self)
+        atexit.register(self._stop)
+        self._live.start()
+        self._draw()
+        self._drawer.start()
+
+    def logged(self) -> None:
+        """Nothing to do: the next drawing shows it."""
+
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
+        """A row of a table, under a head of its own where the names are new."""
+        standing, plan = self._standing, self._standing.plan
+        names = ("epoch", "step", *evaluation)
+        places = (str(epoch_number(evaluation.step, evaluation.epoch, plan.steps_per_epoch)), f"{evaluation.step:,}")
+        widths = (5, max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
+        if names != self._names:
+            self._names = names
+            self._say(Text(GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)), style="dim"))
+        line = Text()
+        for name, cell, width in zip(names, (*places, *map(number, evaluation.values())), widths, strict=True):
+            line.append(f"{cell:>{width}}", style="bold" if name == standing.monitor else "").append(GAP)
+        self._say(line.append("best", style="green") if best else line)
+
+    def note(self, text: str) -> None:
+        self._say(Text().append("note: ", style="yellow").append(text))
+
+    def close(self, summary: str) -> None:
+        if self._open:
+            self._waiting.append(Text(summary, style="bold"))
+            self._stop()
+
+    def _say(self, line: Text) -> None:
+        with self._lock:
+            if self._closing.is_set():
+                return
+            self._waiting.append(line)
+            if time.monotonic() - self._drawn_s >= PAUSE_S:
+                self._draw()
+
+    def _keep_drawing(self) -> None:
+        while not self._closing.wait(PAUSE_S):
+            self._draw()
+
+    def _draw(self) -> None:
+        with self._lock:
+            if not self._open:
+                return  # what was said before the start waits for it
+            waiting, self._waiting = self._waiting, []
+            self._drawn_s = time.monotonic()
+            try:
+                if waiting:
+                    self._console.print(Text("\n").join(waiting))  # and the live lines under it
+                else:
+                    self._live.refresh()
+            except (OSError, ValueError):  # the terminal is gone. The run goes on.
+                self._let_go()
+
+    def _stop(self) -> None:
+        """Print what waits and let go."""
+        atexit.unregister(self._stop)
+        self._closing.set()
+        try:
+            if self._drawer.is_alive():
+                self._drawer.join(timeout=1.0)
+            self._draw()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Erase the lines, show the cursor, give stdout and stderr back."""
+        self._closing.set()
+        if self._open:
+            self._open = False
+            with suppress(OSError, ValueError):
+                self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width - 1
+        yield self._place(width, plain=options.ascii_only)
+        yield self._numbers(width)
+
+    def _place(self, width: int, *, plain: bool) -> Text:
+        """`epoch 3/10  step 412/1,200  ━━━━━╾────────  34%  0:12 left`, the bar as wide as there is room."""
+        standing, share = self._standing, self._standing.share
+        before = GAP.join(standing.where())
+        after = GAP.join(filter(None, ["" if share is None else f"{share:4.0%}", f"{standing.left():>9}"]))
+        room = width - len(before) - len(after) - 2 * len(GAP)
+        line = Text(before + GAP, no_wrap=True)
+        if share is not None and room >= 5:
+            done = int(share * room)
+            signs = "##-" if plain else DONE + EDGE + TO_DO
+            line.append(signs[0] * done, style="cyan")
+            line.append((signs[1] + signs[2] * (room - done - 1))[: room - done], style="bright_black")
+            line.append(GAP)
+        line.append(after)
+        line.truncate(width)
+        return line
+
+    def _numbers(self, width: int) -> Text:
+        """As many of the numbers as there is room for."""
+        line = Text(no_wrap=True)
+        for kind, words in self._standing.numbers():
+            if len(line) + len(GAP) + len(words) > width:
+                break
+            line.append(GAP if line else "").append(words, style=STYLES[kind])
+        return line
+
+
+def _forget_in_children(terminal: Terminal) -> None:
+    """Have a forked child, like a worker that loads data, print where it would without us.
+
+    Its copy of a lock may be held by a drawer that did not come along: to wait for it is to wait for ever.
+    """
+    reference = weakref.ref(terminal)
+
+    def forget() -> None:
+        found = reference()
+        if found is not None and found._open:
+            found._open = False
+            atexit.unregister(found._stop)
+            sys.stdout, sys.stderr = found._streams
+
+    if sys.platform != "win32":
+        os.register_at_fork(after_in_child=forget)

@@ -1,0 +1,187 @@
+"""Progress: what is shown where, and in which words."""
+
+import io
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+
+import told
+from instep.records import Plan
+from instep.report.lines import Lines
+from instep.report.progress import Progress, Silent, progress
+from instep.report.standing import Standing
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_lines_where_there_is_no_terminal_and_nothing_where_it_is_unwanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # colours are one thing, a pipe that is redrawn another
+    for choice in (None, True):
+        assert type(progress(choice, told.plan(), stream=io.StringIO()).display) is Lines
+        assert type(progress(choice, told.plan(), stream=Tty()).display).__name__ == "Terminal"
+    assert type(progress(False, told.plan(), stream=Tty()).display) is Silent
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(progress(None, told.plan(), stream=Tty()).display) is Lines
+
+
+def test_it_goes_to_stderr_and_lives_without_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(None, told.plan()) as shown:
+        shown.start()
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "finished at step 0 after 0:00\n")
+    monkeypatch.setattr("sys.stderr", None)
+    assert type(progress(None, told.plan()).display) is Silent
+
+
+def lines(plan: Plan | None = None, pause_s: float = 5.0) -> tuple[Progress, Callable[[], list[str]]]:
+    """Progress in lines, and a function that gives those said since it was last asked."""
+    stream = io.StringIO()
+    standing = Standing(plan or told.plan())
+
+    def said() -> list[str]:
+        text = stream.getvalue()
+        stream.seek(0)
+        stream.truncate()
+        return text.split("\n")[:-1]
+
+    return Progress(standing, Lines(standing, stream, pause_s=pause_s)), said
+
+
+def test_each_evaluation_is_a_line() -> None:
+    shown, said = lines()
+    shown.start()
+    assert said() == []
+    shown.evaluated(told.evaluation(120), best=True)
+    shown.evaluated(told.evaluation(1200, 0.3, 0.7), best=False)
+    assert said() == [
+        "epoch  1/10  step   120/1,200  valid/loss 0.2500  valid/accuracy 0.7500  best",
+        "epoch 10/10  step 1,200/1,200  valid/loss 0.3000  valid/accuracy 0.7000",
+    ]
+
+
+def test_between_evaluations_there_is_a_line_every_few_seconds() -> None:
+    shown, said = lines(pause_s=0.05)
+    shown.start()
+    started = time.monotonic()
+    while time.monotonic() - started < 0.22:
+        shown.logged(told.logged(1))
+    assert 1 <= len(said()) <= (time.monotonic() - started) / 0.05
+
+
+def test_a_line_says_everything() -> None:
+    shown, said = lines(pause_s=0.0)
+    shown.start()
+    shown._standing.started_s -= 10.0
+    shown.advance(300, 2)
+    shown.evaluated(told.evaluation(240), best=True)
+    shown.logged(told.logged(300, 0.123456, skipped=2))
+    assert said()[-1] == (
+        "epoch  3/10  step   300/1,200  loss 0.1235  valid/accuracy 0.7500  2 skipped  "
+        "lr 0.003  12.3k samples/s  data wait 3%  0:30 left"
+    )
+
+
+def test_time_left_is_by_the_pace_of_this_process() -> None:
+    standing = Standing(told.plan(), step=600, first_step=400)
+    standing.started_s -= 20.0  # 200 steps in 20 s: 600 more take 60
+    assert standing.seconds_left == pytest.approx(60, abs=0.5)
+    assert standing.left() == "1:00 left"
+    standing.step = 400
+    assert (standing.seconds_left, standing.left()) == (None, "")
+
+
+def test_a_run_without_a_known_end() -> None:
+    shown, said = lines(told.plan(total_steps=0, steps_per_epoch=0, epochs=0, metrics=()), pause_s=0.0)
+    shown.start()
+    shown.advance(1234, 1)
+    shown.logged(told.logged(1234, None))
+    shown.close("stopped")
+    assert said() == [
+        "epoch 2  step 1,234  loss -  lr 0.003  12.3k samples/s  data wait 3%  0:00",
+        "stopped at step 1,234 after 0:00, loss -",
+    ]
+
+
+@pytest.mark.parametrize(("step", "number"), [(0, 1), (1, 1), (119, 1), (120, 1), (121, 2), (1200, 10)])
+def test_the_end_of_an_epoch_still_belongs_to_it(step: int, number: int) -> None:
+    assert Standing(told.plan(), step=step).where()[0].split()[-1] == f"{number}/10"
+
+
+def test_the_end_names_the_reason_and_the_best() -> None:
+    shown, said = lines()
+    shown.start(step=100)
+    shown.evaluated(told.evaluation(120, accuracy=0.9), best=True)
+    shown.evaluated(told.evaluation(240, accuracy=0.8), best=False)
+    shown.advance(240, 1)
+    shown.close("stopped, no better for 1 evaluation,")
+    shown.close("again")
+    assert said()[2:] == ["stopped, no better for 1 evaluation, at step 240 after 0:00, best valid/accuracy 0.9000 at step 120"]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(None, "finished"), (KeyboardInterrupt, "interrupted"), (GeneratorExit, "stopped"), (RuntimeError, "failed")],
+)
+def test_leaving_the_block_closes_it(error: type[BaseException] | None, reason: str) -> None:
+    shown, said = lines()
+    with nullcontext() if error is None else pytest.raises(error), shown:
+        shown.start()
+        shown.advance(7, 0)
+        if error is not None:
+            raise error
+    assert said() == [f"{reason} at step 7 after 0:00"]
+
+
+def test_a_run_that_did_not_start_has_no_end() -> None:
+    shown, said = lines()
+    with pytest.raises(RuntimeError, match="too early"), shown:
+        raise RuntimeError("too early")
+    assert said() == []
+
+
+def test_a_note_is_a_line_of_its_own() -> None:
+    shown, said = lines()
+    shown.note("the thread count has changed")
+    assert said() == ["note: the thread count has changed"]
+
+
+def test_a_reader_that_goes_away_does_not_stop_the_run() -> None:
+    read, write = os.pipe()
+    stream = os.fdopen(write, "w")
+    shown = progress(None, told.plan(), stream=stream)
+    shown.start()
+    os.close(read)
+    for step in (120, 240):
+        shown.evaluated(told.evaluation(step), best=False)
+    with pytest.raises(BrokenPipeError):  # what it would have been
+        stream.close()
+    shown.close()
+
+
+def test_silence_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    with progress(False, told.plan()) as shown:
+        shown.start()
+        shown.advance(1, 0)
+        shown.logged(told.logged(1))
+        shown.evaluated(told.evaluation(1), best=True)
+        shown.note("psst")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_update_costs_next_to_nothing() -> None:
+    shown, _ = lines()
+    shown.start()
+    fastest = float("inf")
+    for _ in range(5):
+        started = time.perf_counter()
+        for step in range(10_000):
+            shown.advance(step, 0)
+        fastest = min(fastest, time.perf_counter() - started)
+    assert fastest / 10_000 < 2e-6
