@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from instep import data as data
     from instep import keys as keys
+    from instep import schedules as schedules
+    from instep.evaluate import evaluating as evaluating
+    from instep.history import History as History
+    from instep.metrics import accuracy as accuracy
     from instep.objective import Loss as Loss
     from instep.records import Done as Done
+    from instep.records import Evaluation as Evaluation
+    from instep.records import Update as Update
+    from instep.schedules import OneCycle as OneCycle
+    from instep.trainer import Trainer as Trainer
     from instep.update import UpdateCycle as UpdateCycle
 
 __version__ = "0.1.0"
@@ -18,13 +26,35 @@ __version__ = "0.1.0"
 # Where each public name lives; a name that is a module of its own stands for itself.
 _HOME = {
     "Done": "instep.records",
+    "Evaluation": "instep.records",
+    "History": "instep.history",
     "Loss": "instep.objective",
+    "OneCycle": "instep.schedules",
+    "Trainer": "instep.trainer",
+    "Update": "instep.records",
     "UpdateCycle": "instep.update",
+    "accuracy": "instep.metrics",
     "data": "instep.data",
+    "evaluating": "instep.evaluate",
     "keys": "instep.keys",
+    "schedules": "instep.schedules",
 }
 
-__all__ = ["Done", "Loss", "UpdateCycle", "data", "keys"]
+__all__ = [
+    "Done",
+    "Evaluation",
+    "History",
+    "Loss",
+    "OneCycle",
+    "Trainer",
+    "Update",
+    "UpdateCycle",
+    "accuracy",
+    "data",
+    "evaluating",
+    "keys",
+    "schedules",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,5 +30,18 @@ class NonFiniteLoss(InstepError):
     """A loss is inf or nan."""
 
 
+class FolderError(InstepError):
+    """A run folder cannot be made, written or read."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was stopped from outside, after a whole update; `signal` is the number of the signal that asked for it."""
+
+    def __init__(self, signal: int, step: int) -> None:
+        super().__init__(f"stopped by signal {signal} after {step} updates")
+        self.signal = signal
+        self.step = step
+
+
 class Notice(UserWarning):
     """Something the user should know once."""

@@ -27,6 +27,8 @@ OnNonFinite = Literal["stop", "skip"]
 class Sums:
     """A value and a count for every micro-batch of one cycle."""
 
+    __slots__ = ("_counts", "_kind", "_on_nonfinite", "_reference", "_values", "bad_on_host")
+
     def __init__(self, on_nonfinite: OnNonFinite) -> None:
         self._on_nonfinite = on_nonfinite
         self._kind: str | None = None
@@ -42,18 +44,20 @@ class Sums:
     @property
     def nothing_counted(self) -> bool:
         """Whether the host knows that every micro-batch had a count of 0."""
-        return all(not isinstance(count, Tensor) and count == 0 for count in self._counts)
+        return not any(isinstance(count, Tensor) or count for count in self._counts)
 
     def add(self, loss: Loss) -> Tensor | None:
         """Take in a micro-batch; returns what to call backward() on, or None where it adds nothing."""
         value = _scalar(loss.value)
-        self._require_one_kind(loss.kind)
+        if loss.kind != self._kind:
+            self._begin_kind(loss.kind)
         count = _known_on_host(loss.count, value)
         self._values.append(value.detach())
         self._counts.append(count)
         if not isinstance(count, Tensor) and count == 0:
             return None
-        if self._looked_at_and_bad(value):
+        if _readable(value) and not math.isfinite(value.item()):
+            self._refuse_or_skip(value)
             return None
         if not value.requires_grad:
             raise ObjectiveError(
@@ -88,22 +92,18 @@ class Sums:
             return None
         return ~torch.isfinite(self._counted()).all()
 
-    def _require_one_kind(self, kind: str) -> None:
-        if self._kind is None:
-            self._kind = kind
-        elif self._kind != kind:
+    def _begin_kind(self, kind: str) -> None:
+        if self._kind is not None:
             raise ObjectiveError(
                 f"micro-batch {self.pieces + 1} returned a {kind}, the one before it a {self._kind}; "
                 "use Loss(value, count) or Loss.sum(value) for all of a batch."
             )
+        self._kind = kind
 
-    def _looked_at_and_bad(self, value: Tensor) -> bool:
-        if not _readable(value) or math.isfinite(number := value.item()):
-            return False
+    def _refuse_or_skip(self, value: Tensor) -> None:
         if self._on_nonfinite == "stop":
-            raise NonFiniteLoss(f"the loss of micro-batch {self.pieces} is {number}; no step was made.")
+            raise NonFiniteLoss(f"the loss of micro-batch {self.pieces} is {value.item()}; no step was made.")
         self.bad_on_host = True
-        return True
 
     def _weighted(self, value: Tensor, count: float | Tensor) -> Tensor:
         if self._reference is None:
@@ -133,7 +133,7 @@ def _scalar(value: Any) -> Tensor:
 
 def _readable(tensor: Tensor) -> bool:
     """Whether reading this tensor waits for nobody."""
-    return tensor.device.type == "cpu"
+    return tensor.is_cpu
 
 
 def _known_on_host(count: float | Tensor, value: Tensor) -> float | Tensor:

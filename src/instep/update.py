@@ -141,7 +141,9 @@ class UpdateCycle:
         if sums.bad_on_host or sums.nothing_counted:
             return False
         flag = sums.bad_on_device()
-        if flag is not None and self._on_nonfinite == "skip":
+        if flag is None:
+            return True
+        if self._on_nonfinite == "skip":
             return not flag.item()
         self._late = flag
         return True

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from instep.data import pieces
 from instep.data.pieces import bounds
-from instep.data.structure import columns, size
+from instep.data.structure import columns, joined, size
 from instep.errors import DescriptionError
 
 Pair = collections.namedtuple("Pair", ["x", "y"])
@@ -48,6 +48,15 @@ def test_every_structure_keeps_its_shape(batch: object) -> None:
     assert [size(part) for part in cut] == [3, 2]
     assert all(type(part) is type(batch) for part in cut)
     assert all(len(column) == size(part) for part in cut for column in columns(part))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_pieces_are_joined_again(count: int) -> None:
+    batch = (torch.arange(5), {"names": list("abcde"), "none": None}, Record(torch.arange(5), list("abcde")), np.arange(5))
+    first, second, third, fourth = joined(list(pieces(batch, count)))
+    assert first.tolist() == third.x.tolist() == fourth.tolist() == [0, 1, 2, 3, 4]
+    assert second == {"names": list("abcde"), "none": None}
+    assert joined([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
 
 
 def test_what_is_no_column_goes_with_every_piece() -> None:

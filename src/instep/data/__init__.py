@@ -1,4 +1,4 @@
-"""Data: which sample stands where, and how a batch is cut."""
+"""Data: what users pass, which sample stands where, and how a batch is cut."""
 
 from instep.data.order import Order
 from instep.data.pieces import pieces

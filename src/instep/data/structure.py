@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 
@@ -32,9 +33,26 @@ def map_columns(function: Callable[[Any], Any], batch: Any) -> Any:
         if isinstance(batch, list):
             return mapped
         return type(batch)(*mapped) if is_namedtuple(batch) else tuple(mapped)
-    if _is_record(batch):
+    if is_record(batch):
         return replace(batch, **{f.name: map_columns(function, getattr(batch, f.name)) for f in fields(batch)})
     return batch
+
+
+def joined(batches: list[Any]) -> Any:
+    """Batches of one structure as a single one, each column continued by the next batch's; 0-dim tensors are stacked."""
+    first = batches[0]
+    if isinstance(first, Tensor):
+        return torch.cat(batches) if first.ndim else torch.stack(batches)
+    if _is_column(first):
+        return np.concatenate(batches) if isinstance(first, np.ndarray) else [entry for batch in batches for entry in batch]
+    if isinstance(first, Mapping):
+        return {name: joined([batch[name] for batch in batches]) for name in first}
+    if isinstance(first, tuple | list):
+        parts = [joined(list(column)) for column in zip(*batches, strict=True)]
+        return parts if isinstance(first, list) else type(first)(*parts) if is_namedtuple(first) else tuple(parts)
+    if is_record(first):
+        return replace(first, **{f.name: joined([getattr(batch, f.name) for batch in batches]) for f in fields(first)})
+    return first
 
 
 def size(batch: Any) -> int | None:
@@ -48,7 +66,7 @@ def is_namedtuple(thing: Any) -> bool:
     return isinstance(thing, tuple) and hasattr(thing, "_fields")
 
 
-def _is_record(thing: Any) -> bool:
+def is_record(thing: Any) -> bool:
     return is_dataclass(thing) and not isinstance(thing, type)
 
 
@@ -67,5 +85,5 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield from thing.values()
     elif isinstance(thing, tuple | list):
         yield from thing
-    elif _is_record(thing):
+    elif is_record(thing):
         yield from (getattr(thing, f.name) for f in fields(thing))

@@ -1,0 +1,229 @@
+"""The description of a run: everything that decides its result, for people (the plan) and for the run folder (JSON)."""
+
+import functools
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from instep.data.source import Position, Source
+from instep.data.structure import columns
+from instep.device import Placed
+from instep.optim.fused import fused_advice
+from instep.records import Plan
+from instep.schedules import Schedule, sparkline
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a Trainer was made of, and what follows from it."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    settings: Mapping[str, Any]  # the other arguments of the Trainer, as given
+    placed: Placed
+    train: Source
+    valid: Mapping[str, Source]
+    steps_per_epoch: int
+    total_steps: int
+    pieces: tuple[int, ...]  # the sizes of the micro-batches of a full batch
+    last_pieces: tuple[int, ...]  # and of an epoch's last batch
+    monitor: str | None
+    monitor_mode: str
+    notes: tuple[str, ...]
+
+
+def plan_of(description: Description) -> Plan:
+    """The run as `print(trainer)` shows it before the first step."""
+    epochs = -(-description.total_steps // description.steps_per_epoch)
+    rows = [
+        ("model", _model_line(description.model)),
+        ("memory", _memory_line(description.model, description.optimizer)),
+        ("device", f"{description.placed.device} ({description.placed.reason})"),
+        ("train", f"{len(description.train):,} samples"),
+        *((name, f"{len(source):,} samples") for name, source in description.valid.items()),
+        ("batch", _batch_line(description)),
+        ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
+        ("optimizer", optimizer_line(description.optimizer)),
+        ("schedule", _schedule_line(description.settings["schedule"], description.total_steps)),
+    ]
+    if description.monitor is not None:
+        rows.append(("monitor", _monitor_line(description)))
+    rows.append(("seed", str(description.settings["seed"])))
+    return Plan(
+        title=type(description.model).__name__,
+        rows=tuple(rows),
+        notes=description.notes,
+        total_steps=description.total_steps,
+        steps_per_epoch=description.steps_per_epoch,
+        epochs=epochs,
+        metrics=() if description.monitor is None else (description.monitor,),
+    )
+
+
+def description_notes(model: nn.Module, optimizer: Optimizer, *, was_in_eval: bool) -> list[str]:
+    """What somebody should know before the run begins."""
+    notes = []
+    if was_in_eval:
+        notes.append("the model was in eval mode and was put into train mode")
+    held = {p for group in optimizer.param_groups for p in group["params"]}
+    missing = [name for name, p in model.named_parameters() if p.requires_grad and p not in held]
+    if missing:
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        notes.append(f"in no group of the optimizer: {', '.join(missing[:8])}{more}; these will not be trained")
+    advice = fused_advice(optimizer)
+    return [*notes, advice] if advice else notes
+
+
+def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The run as `run.json` keeps it; nothing in it depends on the clock."""
+    return {
+        "format": FORMAT,
+        "title": type(description.model).__name__,
+        "hyper_parameters": {name: told(value) for name, value in hyper_parameters.items()},
+        "settings": {name: told(value) for name, value in description.settings.items()},
+        "model": {
+            "class": type(description.model).__name__,
+            "parameters": {name: list(p.shape) for name, p in description.model.named_parameters()},
+        },
+        "optimizer": told(description.optimizer),
+        "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
+        "device": str(description.placed.device),
+        "threads": torch.get_num_threads(),
+        "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__},
+        "git": _git_commit(),
+        "monitor": description.monitor,
+        "monitor_mode": description.monitor_mode,
+        "steps_per_epoch": description.steps_per_epoch,
+        "total_steps": description.total_steps,
+        "epochs": -(-description.total_steps // description.steps_per_epoch),
+    }
+
+
+def told(value: Any) -> Any:
+    """A setting in JSON: numbers and words as they are, things by their name and options."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Path | torch.device | torch.dtype):
+        return str(value)
+    if isinstance(value, Tensor):
+        return f"tensor{tuple(value.shape)}:{_digest([value])}"
+    if isinstance(value, Mapping):
+        return {str(key): told(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [told(inner) for inner in value]
+    if isinstance(value, Optimizer):
+        groups = [{k: told(v) for k, v in group.items() if k != "params"} for group in value.param_groups]
+        return {"class": type(value).__name__, "groups": groups}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"class": type(value).__name__, **{f.name: told(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, functools.partial):
+        return {"function": told(value.func), "options": told(value.keywords)}
+    if isinstance(value, nn.Module):
+        return repr(value)
+    return name_of(value) if callable(value) else type(value).__name__
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def fingerprint(source: Source) -> dict[str, Any]:
+    """What data can be told apart by: its length, its structure, and a hash of 64 samples at fixed places."""
+    n = len(source)
+    places = torch.linspace(0, n - 1, min(n, 64), dtype=torch.float64).round().long()
+    batch = source.fetch(places, Position(seed=0, epoch=0, place=0))
+    found = list(columns(batch))
+    shapes = [f"{c.dtype}{tuple(c.shape[1:])}" if isinstance(c, Tensor) else "list" for c in found]
+    return {"samples": n, "columns": shapes, "hash": _digest(found)}
+
+
+def optimizer_line(optimizer: Optimizer) -> str:
+    lrs = sorted({group["lr"] for group in optimizer.param_groups if "lr" in group})
+    groups = len(optimizer.param_groups)
+    return f"{type(optimizer).__name__}, lr {', '.join(f'{lr:g}' for lr in lrs)}" + (f", {groups} groups" if groups > 1 else "")
+
+
+def bytes_text(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def _model_line(model: nn.Module) -> str:
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    frozen = sum(p.numel() for p in model.parameters()) - trainable
+    return f"{type(model).__name__}, {trainable:,} parameters" + (f", and {frozen:,} frozen" if frozen else "")
+
+
+def _memory_line(model: nn.Module, optimizer: Optimizer) -> str:
+    """Adam keeps two numbers a parameter, momentum one; activations are not counted."""
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    options = optimizer.param_groups[0]
+    copies = 2 if "betas" in options else 1 if options.get("momentum") else 0
+    return (
+        f"{bytes_text(weights)} weights + {bytes_text(gradients)} gradients + {bytes_text(copies * gradients)} optimizer state"
+        " (activations come on top)"
+    )
+
+
+def _batch_line(description: Description) -> str:
+    batch, last = sum(description.pieces), sum(description.last_pieces)
+    line = f"{batch} samples"
+    if len(description.pieces) > 1:
+        line += f" in {len(description.pieces)} micro-batches of {_sizes(description.pieces)}"
+    return line + (f"; the last of an epoch has {last}" if last != batch else "")
+
+
+def _schedule_line(schedule: Any, total_steps: int) -> str:
+    if schedule is None:
+        return "constant"
+    if isinstance(schedule, Schedule) and total_steps:
+        return f"{type(schedule).__name__}  {sparkline(schedule, total_steps, width=24)}"
+    return name_of(schedule)
+
+
+def _sizes(pieces: tuple[int, ...]) -> str:
+    return str(pieces[0]) if pieces[0] == pieces[-1] else f"{pieces[-1]} to {pieces[0]}"
+
+
+def _monitor_line(description: Description) -> str:
+    line = f"{description.monitor}, {'less' if description.monitor_mode == 'min' else 'more'} is better"
+    if (patience := description.settings["patience"]) is not None:
+        line += f"; stops after {patience} evaluations without a better one"
+    return line + ("; ends on the best weights" if description.settings["restore_best"] else "")
+
+
+def _digest(found: list[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for column in found:
+        if isinstance(column, Tensor):
+            raw = column.detach().cpu().contiguous().reshape(-1)
+            digest.update(raw.view(torch.uint8).numpy().tobytes() if raw.numel() else b"")
+        else:
+            digest.update(repr(column).encode())
+    return digest.hexdigest()
+
+
+def _git_commit() -> str | None:
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,117 @@
+"""Evaluation: looking at a model without changing it.
+
+`evaluating` switches a model over and puts every module back as it was; `evaluate` takes exact means over a loader.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from instep import keys
+from instep.data.loader import Loader
+from instep.data.structure import joined, map_columns
+from instep.errors import ObjectiveError
+from instep.metrics import Metric
+from instep.objective import Loss, Objective, as_loss
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Dropout off, batch norm on its running estimates, gradients off; afterwards every module has its own mode again.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).train()
+    >>> with evaluating(model):
+    ...     (model.training, torch.is_grad_enabled())
+    (False, False)
+    >>> model.training
+    True
+    """
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    try:
+        for model in models:
+            model.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def evaluate(
+    model: nn.Module, loader: Loader, objective: Objective, metrics: Mapping[str, Metric], *, seed: int, device: torch.device
+) -> dict[str, float]:
+    """The mean loss and every metric over all samples of a loader: exact, however the batches fall."""
+    losses = _Losses()
+    for metric in metrics.values():
+        metric.reset(device)
+    with keys.borrowed(device), evaluating(model):
+        for batch in loader.batches(epoch=0):
+            keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
+            loss = as_loss(objective(model, batch.data), batch.data)
+            losses.add(loss)
+            if metrics:
+                _require_output(loss)
+                for metric in metrics.values():
+                    metric.add(loss.output, loss.target)
+        found: dict[str, float] = {"loss": losses.mean()}
+        for name, metric in metrics.items():
+            found |= _numbers(name, metric.value())
+    return found
+
+
+def predict(model: nn.Module, loader: Loader, *, seed: int, device: torch.device) -> Any:
+    """The model's outputs for all samples of a loader, in the data's order, on the CPU."""
+    outputs = []
+    with keys.borrowed(device), evaluating(model):
+        for batch in loader.batches(epoch=0):
+            keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
+            outputs.append(map_columns(_on_cpu, forward(model, batch.data)))
+    return joined(outputs)
+
+
+def forward(model: nn.Module, batch: Any) -> Any:
+    """The model on the inputs of a batch: a mapping by its names, a tuple by its first entry, anything else as it is."""
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(batch[0]) if isinstance(batch, tuple | list) else model(batch)
+
+
+class _Losses:
+    """Σ vᵢ·cᵢ / Σ cᵢ over the batches of an evaluation; read from the device at the end."""
+
+    def __init__(self) -> None:
+        self._values: list[Tensor] = []
+        self._counts: list[Tensor] = []
+        self._kind = "mean"
+
+    def add(self, loss: Loss) -> None:
+        value = loss.value.detach()
+        self._values.append(value.float() if value.dtype.itemsize < 4 else value)
+        self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device))
+        self._kind = loss.kind
+
+    def mean(self) -> float:
+        values, counts = torch.stack(self._values).cpu().double(), torch.stack(self._counts).cpu().double()
+        if self._kind == "sum":
+            return float(values.sum())
+        return float(torch.where(counts > 0, values * counts, 0).sum() / counts.sum())
+
+
+def _on_cpu(column: Any) -> Any:
+    return column.cpu() if isinstance(column, Tensor) else column
+
+
+def _require_output(loss: Loss) -> None:
+    if loss.output is None or loss.target is None:
+        raise ObjectiveError("metrics need what the model gave: return Loss(value, count, output, target) from the objective.")
+
+
+def _numbers(name: str, value: Any) -> dict[str, float]:
+    if isinstance(value, Mapping):
+        return {key: number for part, inner in value.items() for key, number in _numbers(f"{name}/{part}", inner).items()}
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ObjectiveError(f"metric {name} has the value of shape {tuple(value.shape)}; it must be one number.")
+    return {name: float(value)}

@@ -1,0 +1,148 @@
+"""Metrics: what is measured beside the loss, exact over batches of any size.
+
+A metric is a function `f(output, target)` that gives one value a sample, a name that is known here, or a torchmetrics object.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from instep.data.structure import size
+from instep.errors import DescriptionError, ObjectiveError
+
+Function = Callable[[Any, Any], Any]
+
+
+class Metric(Protocol):
+    """Something that is added up over the batches of one evaluation."""
+
+    def reset(self, device: torch.device) -> None: ...
+
+    def add(self, output: Any, target: Any) -> None: ...
+
+    def value(self) -> Any:
+        """A number, a tensor, or a mapping of them."""
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """Whether each sample is classified right, as one value a sample.
+
+    `output` holds scores with the classes in dimension 1 (or one logit a sample), `target` class indices. Where a sample has
+    several positions (tokens, pixels), its value is the share of them that is right; -100 marks positions that do not count.
+
+    >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0])).tolist()
+    [1.0, 0.0]
+    """
+    if output.ndim == target.ndim + 1:
+        right = output.argmax(1) == target
+    elif output.shape == target.shape:
+        right = (output > 0) == (target > 0.5)
+    else:
+        raise ObjectiveError(
+            f"accuracy cannot compare an output of shape {tuple(output.shape)} with a target of shape {tuple(target.shape)}; "
+            "expected scores (n, classes, …) for class indices (n, …), or logits of the target's own shape."
+        )
+    if right.ndim == 1:
+        return right.float()
+    counted = (target != -100).flatten(1)
+    return (right.flatten(1) & counted).sum(1) / counted.sum(1).clamp(min=1)
+
+
+NAMED: Mapping[str, Function] = {"accuracy": accuracy}
+
+
+class PerSample:
+    """The mean of a function that gives one value a sample. Nothing is read from the device before the end."""
+
+    def __init__(self, name: str, function: Function) -> None:
+        self._name = name
+        self._function = function
+        self._sums: list[Tensor] = []
+        self._samples = 0
+
+    def reset(self, device: torch.device) -> None:
+        self._sums, self._samples = [], 0
+
+    def add(self, output: Any, target: Any) -> None:
+        samples = size(target) if size(target) is not None else size(output)
+        values = torch.as_tensor(self._function(output, target))
+        if values.shape != (samples,):
+            raise ObjectiveError(
+                f"metric {self._name} gave shape {tuple(values.shape)} for {samples} samples; it must give one value a sample."
+            )
+        self._sums.append(_summed(values))
+        self._samples += len(values)
+
+    def value(self) -> float:
+        return float(torch.stack(self._sums).cpu().double().sum()) / self._samples
+
+
+class FromTorchmetrics:
+    """A torchmetrics object: it adds up by itself."""
+
+    def __init__(self, metric: Any) -> None:
+        self._metric = metric
+
+    def reset(self, device: torch.device) -> None:
+        self._metric.to(device)
+        self._metric.reset()
+
+    def add(self, output: Any, target: Any) -> None:
+        self._metric.update(output, target)
+
+    def value(self) -> Any:
+        return self._metric.compute()
+
+
+def as_metrics(given: Any) -> dict[str, Metric]:
+    """What a user passed as `metrics=`, by name: a mapping, a name, or several names, functions and torchmetrics objects."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {name: _as_metric(name, metric) for name, metric in given.items()}
+    if isinstance(given, str) or callable(given):
+        given = [given]
+    if not isinstance(given, Iterable):
+        raise DescriptionError(f'metrics={given!r} is no metric; pass for example {{"accuracy": accuracy}} or "accuracy".')
+    listed = [(_name(metric), metric) for metric in given]
+    names = [name for name, _ in listed]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise DescriptionError(f"two metrics are called {min(twice)}; pass a mapping that names them.")
+    return {name: _as_metric(name, metric) for name, metric in listed}
+
+
+def higher_is_better(given: Any, name: str) -> bool | None:
+    """What is known of the direction of the metric with this name; None where nothing is."""
+    metric: Any = given.get(name) if isinstance(given, Mapping) else None
+    told = metric.higher_is_better if _is_torchmetrics(metric) else None
+    return bool(told) if told is not None else None
+
+
+def _as_metric(name: str, metric: Any) -> Metric:
+    if isinstance(metric, str):
+        if metric not in NAMED:
+            raise DescriptionError(f"metric {metric!r} is not known; known are: {', '.join(NAMED)}. Or pass a function.")
+        metric = NAMED[metric]
+    if _is_torchmetrics(metric):
+        return FromTorchmetrics(metric)
+    if not callable(metric):
+        raise DescriptionError(f"metric {name} is a {type(metric).__name__}; pass a function f(output, target), or a name.")
+    return PerSample(name, metric)
+
+
+def _is_torchmetrics(metric: Any) -> bool:
+    """Without importing torchmetrics: who has such an object has imported it."""
+    module = sys.modules.get("torchmetrics")
+    return module is not None and isinstance(metric, module.Metric | module.MetricCollection)
+
+
+def _name(metric: Any) -> str:
+    return metric if isinstance(metric, str) else getattr(metric, "__name__", type(metric).__name__)
+
+
+def _summed(values: Tensor) -> Tensor:
+    """In double precision where the device has it."""
+    return values.sum(dtype=torch.float32 if values.device.type == "mps" else torch.float64)

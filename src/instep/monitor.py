@@ -1,0 +1,59 @@
+"""The monitor: which evaluation was the best, and when it is time to stop."""
+
+from typing import Any, Literal
+
+from instep.errors import DescriptionError
+from instep.metrics import higher_is_better
+from instep.records import Evaluation
+
+Mode = Literal["min", "max"]
+
+_LOWER = ("loss", "error", "perplexity", "mae", "mse", "rmse")
+_HIGHER = ("accuracy", "acc", "f1", "auc", "auroc", "precision", "recall", "score", "iou", "dice", "bleu", "r2", "map")
+
+
+class Monitor:
+    """Watches one number of the evaluations."""
+
+    def __init__(self, name: str, mode: Mode, patience: int | None) -> None:
+        if patience is not None and patience < 1:
+            raise DescriptionError(f"patience={patience} stops before anything can improve; use 1 or more, or None.")
+        self.name = name
+        self.mode: Mode = mode
+        self._patience = patience
+        self.best: float | None = None
+        self.waited = 0  # evaluations since the best one
+
+    @property
+    def exhausted(self) -> bool:
+        return self._patience is not None and self.waited >= self._patience
+
+    def see(self, evaluation: Evaluation) -> bool:
+        """Take in an evaluation; True where it is the best so far. nan is never the best."""
+        if self.name not in evaluation:
+            raise DescriptionError(f"monitor={self.name!r} is not in the evaluation; it has {', '.join(evaluation)}.")
+        value = evaluation[self.name]
+        better = value == value and (self.best is None or (value < self.best if self.mode == "min" else value > self.best))
+        self.best = value if better else self.best
+        self.waited = 0 if better else self.waited + 1
+        return better
+
+
+def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Any) -> Mode:
+    """Whether less or more of a number is better; "auto" goes by a torchmetrics object's word, then by the name."""
+    if asked in ("min", "max"):
+        return "min" if asked == "min" else "max"
+    if asked != "auto":
+        raise DescriptionError(f'monitor_mode={asked!r} is not known; use "min", "max" or "auto".')
+    short = name.rsplit("/", 1)[-1].lower()
+    told = higher_is_better(metrics, name.rsplit("/", 1)[-1])
+    if told is not None:
+        return "max" if told else "min"
+    words = short.split("_")
+    if any(word in _LOWER for word in words):
+        return "min"
+    if any(word in _HIGHER for word in words):
+        return "max"
+    raise DescriptionError(
+        f'whether less or more of {name} is better cannot be told from its name; use monitor_mode="min" or "max".'
+    )

@@ -1,0 +1,1 @@
+"""Optimizers set up right."""

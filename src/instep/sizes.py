@@ -1,0 +1,110 @@
+"""Sizes: how long a run is, how large its batches and micro-batches are, and when it evaluates; all checked before it begins."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from instep.data.pieces import bounds
+from instep.errors import DescriptionError
+
+EvaluateEvery = int | str | None
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a run, as asked for; what does not fit together is an error at once."""
+
+    samples: int  # in the training data
+    batch_size: int
+    update_cycle: int = 1
+    micro_batch_size: int | None = None
+    drop_last: bool = False
+    epochs: int | None = None
+    max_steps: int | None = None
+    _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "update_cycle", "micro_batch_size"):
+            require_whole(name, getattr(self, name), least=1)
+        for name in ("epochs", "max_steps"):
+            require_whole(name, getattr(self, name), least=0)
+        if self.micro_batch_size is not None and self.update_cycle != 1:
+            raise DescriptionError(
+                f"update_cycle={self.update_cycle} and micro_batch_size={self.micro_batch_size} both say how to split a batch; "
+                "leave one out."
+            )
+        if self.update_cycle > self.batch_size:
+            raise DescriptionError(
+                f"update_cycle={self.update_cycle} cannot split batch_size={self.batch_size}: use at most {self.batch_size}."
+            )
+        if self.epochs is None and self.max_steps is None:
+            raise DescriptionError("how long to train is not said; pass epochs= or max_steps=.")
+        if self.drop_last and self.samples < self.batch_size:
+            raise DescriptionError(
+                f"drop_last=True leaves nothing of {self.samples} samples in batches of {self.batch_size}; "
+                "use a smaller batch_size."
+            )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.samples // self.batch_size if self.drop_last else -(-self.samples // self.batch_size)
+
+    @property
+    def total_steps(self) -> int:
+        asked = (None if self.epochs is None else self.epochs * self.steps_per_epoch, self.max_steps)
+        return min(length for length in asked if length is not None)
+
+    @property
+    def epochs_begun(self) -> int:
+        """How many epochs the run enters; the last may be cut short by `max_steps`."""
+        return -(-self.total_steps // self.steps_per_epoch)
+
+    @property
+    def last_batch(self) -> int:
+        """The size of an epoch's last batch."""
+        return self.samples - (self.steps_per_epoch - 1) * self.batch_size if not self.drop_last else self.batch_size
+
+    def spans(self, samples: int) -> list[tuple[int, int]]:
+        """Where the micro-batches of a batch of so many samples begin and end."""
+        spans = self._spans.get(samples)
+        if spans is None:
+            count = self.update_cycle if self.micro_batch_size is None else -(-samples // self.micro_batch_size)
+            spans = self._spans[samples] = bounds(samples, count)
+        return spans
+
+    def pieces(self, samples: int) -> tuple[int, ...]:
+        return tuple(stop - start for start, stop in self.spans(samples))
+
+    def require_no_lonely_sample(self, model: nn.Module) -> None:
+        """BatchNorm cannot take the statistics of one sample; torch would raise in the middle of an epoch."""
+        if not any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
+            return
+        first = min(self.batch_size, self.samples)
+        for samples in {first, self.last_batch}:
+            if 1 in self.pieces(samples):
+                raise DescriptionError(
+                    f"a batch of {samples} samples has a micro-batch of one, and the model has BatchNorm, which needs two or "
+                    "more; use another batch_size or split, or drop_last=True."
+                )
+
+    def evaluation_step(self, every: EvaluateEvery) -> int | None:
+        """After how many updates an evaluation is due; None for never."""
+        if every is None:
+            return None
+        if isinstance(every, int) and not isinstance(every, bool) and every >= 1:
+            return every
+        words = every.split() if isinstance(every, str) else []
+        if words == ["epoch"]:
+            return self.steps_per_epoch
+        if len(words) == 2 and words[0].isdecimal() and int(words[0]) >= 1 and words[1] in ("epoch", "epochs", "updates"):
+            return int(words[0]) * (1 if words[1] == "updates" else self.steps_per_epoch)
+        raise DescriptionError(
+            f'evaluate_every={every!r} is not known; use "epoch", "2 epochs", a number of updates like 500, or None for never.'
+        )
+
+
+def require_whole(name: str, value: object, *, least: Literal[0, 1]) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+        raise DescriptionError(f"{name}={value!r} must be a whole number, {least} or more.")

@@ -1,0 +1,394 @@
+"""Trainer: the description of a run, wired. Read this first.
+
+`fit()` drives `updates()`, which takes each batch through `UpdateCycle.run`, where `backward()` is called: three calls in two
+files. The rooms do the work: `data` gives the batches, `update` the gradients and the step, `schedules` the learning rate,
+`evaluate` the numbers, `history` and `report` say them. Everything that decides the result is in the constructor.
+"""
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from instep import keys
+from instep.data.loader import Batch, Loader
+from instep.data.pieces import piece
+from instep.data.source import Source, as_source, held_out
+from instep.description import Description, as_json, description_notes, plan_of
+from instep.device import choose
+from instep.errors import DescriptionError, Interrupted, NonFiniteLoss
+from instep.evaluate import evaluate, predict
+from instep.history import History
+from instep.interrupt import Interrupt
+from instep.logbook import Logbook
+from instep.metrics import as_metrics
+from instep.monitor import Monitor, mode_for
+from instep.objective import Loss, LossFunction, Objective, as_loss, from_loss, from_output
+from instep.records import Done, Evaluation, Plan, Update
+from instep.report.plan import render
+from instep.schedules.drive import drive
+from instep.sizes import Sizes
+from instep.sums import OnNonFinite
+from instep.tuning.snapshot import untouched
+from instep.update import UpdateCycle
+
+MakeOptimizer = Callable[[Any], Optimizer]
+
+# Arguments that are described elsewhere in the description, or that do not decide the result.
+_NO_SETTINGS = {"self", "model", "optimizer", "train", "valid", "folder", "progress"}
+
+
+class Trainer:
+    """A training run: what is trained, on what, how, and for how long.
+
+    >>> x, y = torch.randn(64, 4), torch.randint(3, (64,))
+    >>> model = nn.Linear(4, 3)
+    >>> trainer = Trainer(
+    ...     model,
+    ...     loss=nn.functional.cross_entropy,
+    ...     optimizer=torch.optim.AdamW(model.parameters()),
+    ...     train=(x, y),
+    ...     epochs=2,
+    ...     batch_size=16,
+    ...     progress=False,
+    ... )
+    >>> trainer.fit().last["step"]
+    8
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Optimizer | MakeOptimizer,
+        train: Any,
+        loss: LossFunction | None = None,
+        objective: Objective | None = None,
+        valid: Any = None,
+        epochs: int | None = None,
+        max_steps: int | None = None,
+        batch_size: int = 64,
+        update_cycle: int = 1,
+        micro_batch_size: int | None = None,
+        drop_last: bool = False,
+        schedule: Any = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        metrics: Any = None,
+        evaluate_every: int | str | None = "epoch",
+        monitor: str | None = None,
+        monitor_mode: Literal["auto", "min", "max"] = "auto",
+        patience: int | None = None,
+        restore_best: bool = False,
+        seed: int = 0,
+        folder: str | Path | None = None,
+        device: str | torch.device = "auto",
+        on_nonfinite: OnNonFinite = "stop",
+        log_every: int = 50,
+        progress: bool | None = None,
+    ) -> None:
+        settings = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
+        if not isinstance(model, nn.Module):
+            raise DescriptionError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
+        self.seed = keys.check_seed(seed)
+        placed = choose(device)
+        self.device = placed.device
+        train_source, valid_sources = _sources(train, valid, seed)
+        self._sizes = Sizes(len(train_source), batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
+        self.steps_per_epoch = self._sizes.steps_per_epoch
+        self.total_steps = self._sizes.total_steps
+        self._objective = _objective_for(loss, objective)
+        self._metrics = as_metrics(metrics)
+
+        self.model = model.to(self.device)
+        was_in_eval = not model.training
+        if was_in_eval:
+            model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
+        self._sizes.require_no_lonely_sample(model)
+        self.optimizer = _optimizer_for(optimizer, model)
+        self._drive = drive(schedule, self.optimizer, total_steps=max(1, self.total_steps), epochs=self._sizes.epochs_begun)
+        self._cycle = UpdateCycle(
+            self.optimizer, model=model, clip_norm=clip_norm, clip_value=clip_value, on_nonfinite=on_nonfinite
+        )
+        self._loader = Loader(
+            train_source, batch_size=batch_size, seed=seed, device=self.device, shuffle=True, drop_last=drop_last
+        )
+        self._valid = {name: self._evaluation_loader(source) for name, source in valid_sources.items()}
+        self._evaluation_step = self._sizes.evaluation_step(evaluate_every)
+        self._monitor = _monitor_for(monitor, monitor_mode, metrics, patience, list(self._valid))
+        self._restore_best = restore_best
+        if restore_best and self._monitor is None:
+            raise DescriptionError("restore_best=True needs an evaluation to tell the best by; pass valid=.")
+        if self._drive.monitor_mode is not None and self._monitor is not None and self._drive.monitor_mode != self._monitor.mode:
+            raise DescriptionError(
+                f"the schedule takes {self._monitor.name} for a number to {self._drive.monitor_mode}imise, the monitor for one "
+                f'to {self._monitor.mode}imise; give ReduceLROnPlateau mode="{self._monitor.mode}".'
+            )
+        if self._drive.needs_monitor and (self._monitor is None or self._evaluation_step is None):
+            raise DescriptionError(
+                "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
+            )
+        self.hyper_parameters: dict[str, Any] = {}
+        self.folder = None if folder is None else Path(folder)
+        self.history = History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History()
+        self._logbook = Logbook(
+            self.history,
+            log_every=log_every,
+            waited_s=lambda: self._loader.waited_s,
+            show=progress,
+        )
+        first = min(batch_size, len(train_source))
+        self._description = Description(
+            model=model,
+            optimizer=self.optimizer,
+            settings=settings,
+            placed=placed,
+            train=train_source,
+            valid=valid_sources,
+            steps_per_epoch=self.steps_per_epoch,
+            total_steps=self.total_steps,
+            pieces=self._sizes.pieces(first),
+            last_pieces=self._sizes.pieces(self._sizes.last_batch),
+            monitor=self._monitor.name if self._monitor else None,
+            monitor_mode=self._monitor.mode if self._monitor else "min",
+            notes=(*self._drive.notes, *description_notes(model, self.optimizer, was_in_eval=was_in_eval)),
+        )
+        self._seed_torch = keys.torch_seeder(self.device)
+        self._step = 0
+        self._skipped = 0
+        self._patience_over = False
+        self._finished = False
+        self._best: dict[str, Any] | None = None
+
+    # --- The loop
+
+    def fit(self) -> History:
+        """Train to the end; a finished run is returned as it is. Ctrl-C and SIGTERM end it after a whole update."""
+        with Interrupt() as interrupt:
+            for _ in self.updates():
+                if interrupt.signal is not None:
+                    raise Interrupted(interrupt.signal, self._step)
+        return self.history
+
+    def updates(self) -> Iterator[Update]:
+        """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
+        if self._finished:
+            return
+        state = "failed"
+        self._logbook.open(self.plan(), self._step, self.folder, self._as_json)
+        try:
+            for batch in self._remaining():
+                self._drive.before_update(self._step - self._skipped)
+                try:
+                    done = self._cycle.run(self._micro_batches(batch), self._keyed_objective)
+                except NonFiniteLoss as error:
+                    raise self._located(error, batch) from None
+                yield self._recorded(batch, done)
+            state = self._ended()
+        except GeneratorExit:
+            state = "interrupted"
+            raise
+        finally:
+            self._logbook.close(state, self._step)
+
+    def _remaining(self) -> Iterator[Batch]:
+        """The batches from where the run stands to its last."""
+        while not self._is_over():
+            epoch, index = divmod(self._step, self.steps_per_epoch)
+            for batch in self._loader.batches(epoch, index):
+                yield batch
+                if self._is_over():
+                    return
+
+    def _is_over(self) -> bool:
+        return self._step >= self.total_steps or self._patience_over
+
+    def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
+        """The pieces of a batch with their offsets in it."""
+        spans = self._sizes.spans(batch.samples)
+        if len(spans) == 1:
+            yield 0, batch.data
+            return
+        for start, stop in spans:
+            yield start, piece(batch.data, start, stop)
+
+    def _keyed_objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
+        """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update."""
+        offset, data = micro_batch
+        key = keys.for_step(self.seed, self._step, offset)
+        if offset == 0:
+            keys.seed_host(key)
+        self._seed_torch(key)
+        return as_loss(self._objective(model, data), data)
+
+    def _recorded(self, batch: Batch, done: Done) -> Update:
+        """Count the update, say it, and evaluate where that is due: at every yield the run is whole."""
+        loss, count, grad_norm, stepped = done
+        lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
+        update = Update(self._step, batch.epoch, batch.index, loss, count, batch.samples, lrs, grad_norm, not stepped)
+        self._step += 1
+        if stepped:
+            self._drive.after_update()
+        else:
+            self._skipped += 1
+        epoch_ends = batch.index + 1 == self.steps_per_epoch
+        evaluation_due = self._evaluation_due()
+        self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
+        if epoch_ends:
+            self._drive.after_epoch()
+        if evaluation_due:
+            self._evaluate_and_judge()
+        return update
+
+    def _ended(self) -> str:
+        if self._restore_best and self._best is not None:
+            self.load("best")
+        self._finished = True
+        return "stopped" if self._patience_over else "finished"
+
+    def _located(self, error: NonFiniteLoss, batch: Batch) -> NonFiniteLoss:
+        """Where it happened, for a person who has to find the sample."""
+        return NonFiniteLoss(
+            f"step {self._step} (epoch {batch.epoch}, batch {batch.index}): {error} "
+            f"The batch has the samples {_listed(self._loader.origin(batch.indices))}."
+        )
+
+    # --- Looking
+
+    def evaluate(self, data: Any = None) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
+        loaders = self._valid if data is None else {"data": self._evaluation_loader(as_source(data, "data"))}
+        if not loaders:
+            raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
+        numbers = {
+            f"{name}/{part}": number
+            for name, loader in loaders.items()
+            for part, number in evaluate(
+                self.model, loader, self._objective, self._metrics, seed=self.seed, device=self.device
+            ).items()
+        }
+        return Evaluation(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
+
+    def predict(self, data: Any) -> Any:
+        """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping."""
+        return predict(self.model, self._evaluation_loader(as_source(data, "data")), seed=self.seed, device=self.device)
+
+    def log(self, **values: float) -> None:
+        """Put numbers of your own into the next line of the log."""
+        self._logbook.log(values)
+
+    def load(self, which: Literal["best"]) -> None:
+        """Give the model the weights of the best evaluation so far."""
+        if which != "best":
+            raise DescriptionError(f'load({which!r}) is not known; use load("best").')
+        if self._best is None:
+            raise DescriptionError("there is no best yet: no evaluation has been made.")
+        self.model.load_state_dict(self._best)
+
+    def dry_run(self) -> Evaluation | None:
+        """Two updates and an evaluation that leave no trace and write nothing."""
+        with untouched(self.model, self.optimizer):
+            for batch in itertools.islice(self._loader.batches(epoch=0), min(2, self.steps_per_epoch)):
+                self._drive.before_update(0)
+                self._cycle.run(self._micro_batches(batch), self._keyed_objective)
+            return self.evaluate() if self._valid else None
+
+    def plan(self) -> Plan:
+        """The run before its first step, as data."""
+        return plan_of(self._description)
+
+    def __repr__(self) -> str:
+        return render(self.plan())
+
+    def set_folder(self, folder: str | Path) -> None:
+        """Where to write, for a run that has not begun."""
+        self.folder = Path(folder)
+
+    def set_progress(self, show: bool | None) -> None:
+        """Whether to show progress: True, False, or None for what suits the terminal."""
+        self._logbook.show = show
+
+    def _evaluation_due(self) -> bool:
+        if not self._valid or self._evaluation_step is None:
+            return False
+        return self._step % self._evaluation_step == 0 or self._step == self.total_steps
+
+    def _evaluate_and_judge(self) -> None:
+        evaluation = self.evaluate()
+        best = self._monitor is not None and self._monitor.see(evaluation)
+        if best:
+            self._best = copy.deepcopy(self.model.state_dict())
+        self._logbook.evaluated(evaluation, best=best)
+        if self._monitor is not None:
+            self._drive.after_evaluation(evaluation[self._monitor.name])
+            self._patience_over = self._monitor.exhausted
+
+    def _evaluation_loader(self, source: Source) -> Loader:
+        """In the data's own order, in batches as large as the largest micro-batch."""
+        size = max(self._sizes.pieces(min(self._sizes.batch_size, self._sizes.samples)))
+        return Loader(source, batch_size=size, seed=keys.for_evaluation(self.seed), device=self.device, shuffle=False)
+
+    def _as_json(self) -> dict[str, Any]:
+        return as_json(self._description, self.hyper_parameters)
+
+
+def _sources(train: Any, valid: Any, seed: int) -> tuple[Source, dict[str, Source]]:
+    source = as_source(train, "train")
+    if valid is None:
+        return source, {}
+    if isinstance(valid, float):
+        rest, kept = held_out(source, valid, seed)
+        return rest, {"valid": kept}
+    if isinstance(valid, Mapping) and not (isinstance(train, Mapping) and set(train) == set(valid)):
+        return source, {f"valid/{name}": as_source(data, f"valid[{name!r}]") for name, data in valid.items()}
+    return source, {"valid": as_source(valid, "valid")}
+
+
+def _objective_for(loss: LossFunction | None, objective: Objective | None) -> Objective:
+    if loss is not None and objective is not None:
+        raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
+    if objective is not None:
+        if not callable(objective):
+            raise DescriptionError(f"objective={objective!r} cannot be called; pass a function (model, batch) -> Loss.")
+        return objective
+    return from_output() if loss is None else from_loss(loss)
+
+
+def _optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        if not callable(optimizer):
+            raise DescriptionError(
+                f"optimizer is a {type(optimizer).__name__}; pass an optimizer, or a function of the parameters."
+            )
+        optimizer = optimizer(model.parameters())
+        if not isinstance(optimizer, Optimizer):
+            raise DescriptionError(f"optimizer= returned a {type(optimizer).__name__}; it must return a torch.optim.Optimizer.")
+    own = set(model.parameters())
+    if not any(p in own for group in optimizer.param_groups for p in group["params"]):
+        raise DescriptionError("the optimizer holds no parameter of this model; was it made from another one?")
+    return optimizer
+
+
+def _monitor_for(name: str | None, mode: Any, metrics: Any, patience: int | None, sets: list[str]) -> Monitor | None:
+    if not sets:
+        for asked, value in (("monitor", name), ("patience", patience)):
+            if value is not None:
+                raise DescriptionError(f"{asked}={value!r} needs evaluations; pass valid=.")
+        return None
+    name = name or f"{sets[0]}/loss"
+    if not any(name.startswith(f"{prefix}/") for prefix in sets):
+        raise DescriptionError(
+            f"monitor={name!r} is no number of an evaluation; they begin with {', '.join(s + '/' for s in sets)}."
+        )
+    return Monitor(name, mode_for(name, mode, metrics), patience)
+
+
+def _listed(indices: Tensor) -> str:
+    """The first and last of many indices; all of a few."""
+    shown = [str(index) for index in indices.tolist()]
+    return ", ".join(shown if len(shown) <= 64 else [*shown[:60], "…", *shown[-2:]])

@@ -1,0 +1,1 @@
+"""Trying things out on a run and putting all back."""

@@ -1,0 +1,60 @@
+import pytest
+from torch import nn
+
+from instep.errors import DescriptionError
+from instep.sizes import Sizes
+
+
+def test_how_long_a_run_is() -> None:
+    assert Sizes(63, 32, epochs=10).steps_per_epoch == 2
+    assert Sizes(63, 32, epochs=10).total_steps == 20
+    assert Sizes(63, 32, epochs=10, drop_last=True).total_steps == 10
+    assert Sizes(63, 32, epochs=10, max_steps=7).total_steps == 7
+    assert Sizes(63, 32, epochs=1, max_steps=7).total_steps == 2
+    assert Sizes(63, 32, max_steps=7).total_steps == 7
+    assert Sizes(63, 32, epochs=0).total_steps == 0
+
+
+def test_how_a_batch_is_cut() -> None:
+    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(32) == (8, 8, 8, 8)
+    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(31) == (8, 8, 8, 7)
+    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(2) == (1, 1)
+    assert Sizes(63, 32, micro_batch_size=10, epochs=1).pieces(32) == (8, 8, 8, 8)
+    assert Sizes(63, 32, micro_batch_size=40, epochs=1).pieces(32) == (32,)
+
+
+def test_when_an_evaluation_is_due() -> None:
+    sizes = Sizes(63, 32, epochs=4)
+    assert [sizes.evaluation_step(every) for every in ("epoch", "2 epochs", 5, "5 updates", None)] == [2, 4, 5, 5, None]
+    for every in ("week", "0 epochs", 0, True, 1.5, "epochs 2"):
+        with pytest.raises(DescriptionError, match=r'evaluate_every=.* is not known; use "epoch", "2 epochs"'):
+            sizes.evaluation_step(every)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"batch_size": 0}, "batch_size=0 must be a whole number, 1 or more"),
+        ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number"),
+        ({"epochs": -1}, "epochs=-1 must be a whole number, 0 or more"),
+        ({"batch_size": 4, "update_cycle": 7}, "update_cycle=7 cannot split batch_size=4: use at most 4"),
+        ({"update_cycle": 2, "micro_batch_size": 4}, "update_cycle=2 and micro_batch_size=4 both say how to split"),
+        ({"epochs": None}, "how long to train is not said; pass epochs= or max_steps="),
+        ({"batch_size": 100, "drop_last": True}, "drop_last=True leaves nothing of 63 samples in batches of 100"),
+    ],
+)
+def test_sizes_that_do_not_fit(arguments: dict[str, int | None], words: str) -> None:
+    with pytest.raises(DescriptionError, match=words):
+        Sizes(63, **{"batch_size": 32, "epochs": 1, **arguments})  # type: ignore[arg-type]
+
+
+def test_batch_norm_needs_two_samples() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    words = "a batch of 1 samples has a micro-batch of one, and the model has BatchNorm"
+    with pytest.raises(DescriptionError, match=words):
+        Sizes(33, 32, epochs=1).require_no_lonely_sample(model)
+    with pytest.raises(DescriptionError, match="a batch of 32 samples has a micro-batch of one"):
+        Sizes(64, 32, update_cycle=32, epochs=1).require_no_lonely_sample(model)
+    Sizes(33, 32, epochs=1, drop_last=True).require_no_lonely_sample(model)
+    Sizes(33, 32, epochs=1).require_no_lonely_sample(model.eval())
+    Sizes(33, 32, epochs=1).require_no_lonely_sample(nn.Linear(2, 2))

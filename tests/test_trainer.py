@@ -1,0 +1,574 @@
+"""The Trainer as people use it."""
+
+import copy
+import json
+import math
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torchmetrics
+from torch import Tensor, nn
+
+from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
+from instep.data import Order
+from instep.errors import DescriptionError, FolderError, Interrupted, NonFiniteLoss, Notice, ObjectiveError
+from tiny import CLASSES, FEATURES, TASKS
+
+X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
+
+
+def net(seed: int = 0) -> nn.Module:
+    return TASKS[0].build(seed, torch.float32)
+
+
+def make(model: nn.Module | None = None, **changes: Any) -> Trainer:
+    model = net() if model is None else model
+    arguments: dict[str, Any] = {
+        "loss": F.cross_entropy,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        "train": (X, Y),
+        "epochs": 3,
+        "batch_size": 16,
+        "log_every": 1,
+        "progress": False,
+    }
+    return Trainer(model, **(arguments | changes))
+
+
+def weights(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+# --- The loop
+
+
+def test_it_is_the_plain_loop_bit_for_bit() -> None:
+    trainer = make(schedule=OneCycle(max_lr=0.2), clip_norm=1.0)
+    history = trainer.fit()
+
+    plain = net()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=12)
+    losses = []
+    for epoch in range(3):
+        for places in torch.from_numpy(Order(50, seed=0, epoch=epoch)[:].copy()).split(16):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(plain(X[places]), Y[places])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+            optimizer.step()
+            scheduler.step()
+            losses.append(loss.item())
+    assert torch.equal(weights(plain), weights(trainer.model))
+    assert history.column("loss") == losses
+    assert isinstance(history, History)
+
+
+def test_from_fit_to_backward_it_is_three_calls_in_two_files() -> None:
+    frames: list[tuple[str, str]] = []
+
+    class Watching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net()
+
+        def forward(self, x: Tensor) -> Tensor:
+            output: Tensor = self.inner(x)
+            output.register_hook(lambda grad: frames.extend(stack()))
+            return output
+
+    def stack() -> Iterator[tuple[str, str]]:
+        frame = sys._getframe()
+        while frame is not None and frame.f_code.co_name != "test_from_fit_to_backward_it_is_three_calls_in_two_files":
+            if "instep" in Path(frame.f_code.co_filename).parts:
+                yield Path(frame.f_code.co_filename).name, frame.f_code.co_name
+            frame = frame.f_back  # type: ignore[assignment]
+
+    model = Watching()
+    make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), max_steps=1).fit()
+    ours = [frame for frame in frames if frame[0] != "test_trainer.py"]
+    assert ours == [("update.py", "run"), ("trainer.py", "updates"), ("trainer.py", "fit")]
+
+
+def test_updates_are_a_loop_of_ones_own() -> None:
+    trainer = make()
+    seen: list[Update] = []
+    for update in trainer.updates():
+        seen.append(update)
+        trainer.log(weight=weights(trainer.model).norm().item())
+        if update.step == 5:
+            break
+    assert [(u.step, u.epoch, u.index, u.samples) for u in seen][3:] == [(3, 0, 3, 2), (4, 1, 0, 16), (5, 1, 1, 16)]
+    assert seen[0].lr == 0.1
+    assert not seen[0].skipped
+    rest = list(trainer.updates())
+    assert [u.step for u in rest] == list(range(6, 12))
+    assert list(trainer.updates()) == []
+    assert "weight" in trainer.history.updates[-1] or "weight" in trainer.history.updates[1]
+
+    whole = make()
+    whole.fit()
+    assert torch.equal(weights(whole.model), weights(trainer.model))
+
+
+@pytest.mark.parametrize("split", [{"update_cycle": 3}, {"micro_batch_size": 5}])
+def test_a_split_batch_trains_the_same(split: dict[str, int]) -> None:
+    data = TASKS[0].draw(50, seed=0)
+    whole, cut = TASKS[0].build(0), TASKS[0].build(0)
+    for model, arguments in ((whole, {}), (cut, split)):
+        make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), train=data, **arguments).fit()
+    assert (weights(whole) - weights(cut)).abs().max() < 1e-13
+
+
+def test_lengths_of_runs() -> None:
+    assert len(make(max_steps=5).fit().updates) == 5
+    assert len(make(epochs=None, max_steps=6).fit().updates) == 6
+    assert len(make(epochs=0).fit()) == 0
+    assert make(drop_last=True).total_steps == 9
+
+
+def test_a_module_left_in_eval_stays_there_through_training() -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, CLASSES))
+    model[1].eval()
+    make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), valid=(X, Y)).fit()
+    assert [m.training for m in model] == [True, False, True, True]
+    assert model[1].num_batches_tracked == 0
+
+
+def test_a_model_in_eval_mode_as_a_whole_is_trained() -> None:
+    model = net().eval()
+    trainer = make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    assert model.training
+    assert "model was in eval mode" in repr(trainer)
+
+
+def test_an_optimizer_may_be_a_function_of_the_parameters() -> None:
+    trainer = make(optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=0.01))
+    trainer.fit()
+    assert isinstance(trainer.optimizer, torch.optim.AdamW)
+
+
+def test_lbfgs_trains() -> None:
+    model = net()
+    history = make(model, optimizer=torch.optim.LBFGS(model.parameters(), max_iter=4), batch_size=50, update_cycle=2).fit()
+    losses = history.column("loss")
+    assert losses[-1] < losses[0]
+
+
+# --- Objectives and batches
+
+
+@dataclass
+class Output:
+    loss: Tensor
+    logits: Tensor
+
+
+class Speaking(nn.Module):
+    """A model in the manner of transformers: keyword arguments in, an output with its loss out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Output:
+        logits = self.inner(inputs)
+        return Output(F.cross_entropy(logits, labels), logits)
+
+
+def test_a_model_with_a_loss_of_its_own_needs_no_objective() -> None:
+    model = Speaking()
+    with pytest.warns(Notice, match="the loss in the model's output is taken to be a mean over samples"):
+        trainer = make(
+            model,
+            loss=None,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+            train={"inputs": X, "labels": Y},
+            valid={"inputs": X[:7], "labels": Y[:7]},
+            metrics="accuracy",
+        )
+    evaluation = trainer.fit().last
+    assert evaluation is not None
+    assert set(evaluation) > {"valid/loss", "valid/accuracy"}
+    plain = make()
+    plain.fit()
+    assert torch.equal(weights(plain.model), weights(model))
+    assert trainer.predict({"inputs": X, "labels": Y}).logits.shape == (50, CLASSES)
+
+
+def test_an_objective_of_ones_own() -> None:
+    def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Loss:
+        output = model(batch[0])
+        return Loss(F.cross_entropy(output, batch[1]), len(batch[0]), output, batch[1])
+
+    trainer = make(loss=None, objective=objective, valid=0.2, metrics={"accuracy": "accuracy"})
+    assert trainer.fit().last is not None
+
+
+def test_dropout_in_two_micro_batches_is_keyed_by_their_offset() -> None:
+    """The draws of a micro-batch depend on where it stands in its batch, and on nothing else."""
+    seen: list[Tensor] = []
+
+    class Drawing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(FEATURES, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(torch.rand(2))
+            output: Tensor = self.inner(x)
+            return output
+
+    model = Drawing()
+    make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), update_cycle=2, max_steps=2).fit()
+    with keys.borrowed():
+        for draws, (step, offset) in zip(seen, [(0, 0), (0, 8), (1, 0), (1, 8)], strict=True):
+            keys.seed_torch(keys.for_step(0, step, offset))
+            assert torch.equal(draws, torch.rand(2))
+
+
+# --- Evaluation
+
+
+def test_evaluation_says_loss_and_metrics() -> None:
+    trainer = make(
+        valid=(X[:13], Y[:13]), metrics={"accuracy": "accuracy", "f1": torchmetrics.F1Score("multiclass", num_classes=4)}
+    )
+    evaluation = trainer.evaluate()
+    assert isinstance(evaluation, Evaluation)
+    assert list(evaluation) == ["valid/loss", "valid/accuracy", "valid/f1"]
+    assert evaluation["valid/loss"] == pytest.approx(F.cross_entropy(trainer.model(X[:13]), Y[:13]).item(), rel=1e-6)
+    history = trainer.fit()
+    assert [row["step"] for row in history.evaluations] == [4, 8, 12]
+    assert "train/loss" in history.evaluations[0]
+    assert list(trainer.evaluate((X, Y))) == ["data/loss", "data/accuracy", "data/f1"]
+
+
+@pytest.mark.parametrize(
+    ("every", "steps"), [("epoch", [4, 8, 12]), ("2 epochs", [8, 12]), (5, [5, 10, 12]), (None, [])], ids=str
+)
+def test_evaluation_is_made_when_it_is_due_and_at_the_end(every: Any, steps: list[int]) -> None:
+    assert [row["step"] for row in make(valid=(X, Y), evaluate_every=every).fit().evaluations] == steps
+
+
+def test_several_validation_sets() -> None:
+    trainer = make(valid={"a": (X[:9], Y[:9]), "b": (X[9:], Y[9:])}, metrics="accuracy")
+    assert list(trainer.evaluate()) == ["valid/a/loss", "valid/a/accuracy", "valid/b/loss", "valid/b/accuracy"]
+    trainer.fit()
+    assert trainer.history.monitor == "valid/a/loss"
+
+
+def test_a_share_is_held_out() -> None:
+    trainer = make(valid=0.2)
+    assert trainer.total_steps == 9  # 40 samples in batches of 16
+    assert "10 samples" in repr(trainer)
+
+
+def test_predictions_come_in_the_datas_order() -> None:
+    trainer = make()
+    expected = trainer.model(X).detach()
+    assert torch.allclose(trainer.predict(X), expected)
+    assert torch.allclose(trainer.predict((X, Y)), expected)
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net()
+
+        def forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+            return x[:, 0], {"scores": self.inner(x)}
+
+    model = Pair()
+    first, second = make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).predict(X)
+    assert torch.equal(first, X[:, 0])
+    assert second["scores"].shape == (50, CLASSES)
+
+
+# --- Best, patience, non-finite losses, interruption
+
+
+def test_patience_stops_and_the_best_comes_back() -> None:
+    """A learning rate that only destroys: the first evaluation stays the best."""
+    kept: list[Tensor] = []
+    model = net()
+    trainer = make(
+        model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=50.0),
+        valid=(X, Y),
+        epochs=50,
+        patience=2,
+        restore_best=True,
+        evaluate_every=1,
+    )
+    for _ in trainer.updates():
+        kept.append(weights(model))
+    history = trainer.history
+    assert history.best is not None
+    assert len(kept) == history.best["step"] + 2 < 100
+    assert torch.equal(weights(model), kept[history.best["step"] - 1])
+
+
+def test_the_best_can_be_loaded_by_hand() -> None:
+    trainer = make(valid=(X, Y))
+    with pytest.raises(DescriptionError, match="there is no best yet"):
+        trainer.load("best")
+    trainer.fit()
+    trainer.load("best")
+    assert trainer.history.best is not None
+    assert trainer.evaluate()["valid/loss"] == pytest.approx(trainer.history.best["valid/loss"], rel=1e-6)
+    with pytest.raises(DescriptionError, match=r"load\('worst'\) is not known"):
+        trainer.load("worst")  # type: ignore[arg-type]
+
+
+def test_a_metric_can_be_monitored() -> None:
+    history = make(valid=(X, Y), metrics="accuracy", monitor="valid/accuracy").fit()
+    assert history.mode == "max"
+    assert history.best is not None
+    assert history.best["valid/accuracy"] == max(history.column("valid/accuracy"))
+
+
+def test_a_non_finite_loss_names_step_epoch_and_samples() -> None:
+    x = X.clone()
+    x[17] = math.nan
+    trainer = make(train=(x, Y))
+    place = Order(50, seed=0, epoch=0)[:].tolist().index(17)
+    with pytest.raises(
+        NonFiniteLoss, match=rf"step {place // 16} \(epoch 0, batch {place // 16}\): the loss .* is nan"
+    ) as caught:
+        trainer.fit()
+    assert " 17" in str(caught.value)
+
+
+def test_the_samples_are_named_as_the_user_knows_them() -> None:
+    """With a share held out, indices are those of the data that was passed."""
+    x = X.clone()
+    x[:] = math.nan
+    with pytest.raises(NonFiniteLoss, match="The batch has the samples") as caught:
+        make(train=(x, Y), valid=0.5, batch_size=25).fit()
+    named = [int(index) for index in str(caught.value).split("samples ")[1].rstrip(".").split(", ")]
+    assert len(set(named)) == 25
+    assert max(named) > 25
+
+
+def test_a_non_finite_loss_can_be_skipped() -> None:
+    x = X.clone()
+    x[17] = math.nan
+    trainer = make(train=(x, Y), on_nonfinite="skip", schedule=OneCycle(max_lr=0.2))
+    updates = list(trainer.updates())
+    assert sum(update.skipped for update in updates) == 3
+    assert torch.isfinite(weights(trainer.model)).all()
+    first = next(i for i, update in enumerate(updates) if update.skipped)
+    assert updates[first + 1].lr == updates[first].lr  # a skipped update takes no step of the schedule
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_after_a_whole_update(number: signal.Signals, tmp_path: Path) -> None:
+    handler = signal.getsignal(number)
+
+    class Calling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = net()
+            self.calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            if self.calls == 3:
+                signal.raise_signal(number)
+            output: Tensor = self.inner(x)
+            return output
+
+    model = Calling()
+    trainer = make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), folder=tmp_path / "run")
+    with pytest.raises(Interrupted, match="after 3 updates") as caught:
+        trainer.fit()
+    assert (caught.value.signal, caught.value.step) == (number, 3)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert signal.getsignal(number) is handler
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == {"state": "interrupted", "step": 3}
+    trainer.fit()
+    whole = make()
+    whole.fit()
+    assert torch.equal(weights(whole.model), weights(model))
+
+
+def test_a_thread_trains_without_touching_signals() -> None:
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            make().fit()
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert caught == []
+
+
+# --- Folder, plan, dry run
+
+
+def test_the_run_folder_holds_description_and_history(tmp_path: Path) -> None:
+    trainer = make(folder=tmp_path / "run", valid=(X[:5], Y[:5]), log_every=2)
+    assert not (tmp_path / "run").exists()
+    history = trainer.fit()
+    described = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert described["status"] == {"state": "finished", "step": 12}
+    assert described["settings"]["batch_size"] == 16
+    assert described["optimizer"]["groups"][0]["momentum"] == 0.9
+    assert described["data"]["train"]["samples"] == 50
+    rows = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    assert rows == list(history.rows)
+    assert [row["step"] for row in rows if row["kind"] == "update"] == [2, 4, 6, 8, 10, 12]
+    with pytest.raises(FolderError, match="holds a run already; use another folder"):
+        make(folder=tmp_path / "run").fit()
+
+
+def test_the_history_is_the_same_but_for_the_clock(tmp_path: Path) -> None:
+    rows = [make(valid=(X, Y)).fit().to_dicts(clock=False) for _ in range(2)]
+    assert rows[0] == rows[1]
+
+
+def test_losses_are_read_once_a_line() -> None:
+    """Nothing on the way of an update reads its value on behalf of the log."""
+    trainer = make(log_every=6, epochs=6, train=(X[:32], Y[:32]))
+    reads: list[int] = []
+    original = trainer._logbook._window.__class__.read
+
+    def counting(window: Any) -> Any:
+        reads.append(len(window))
+        return original(window)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer._logbook._window.__class__, "read", counting)
+        trainer.fit()
+    assert sum(reads) == 12
+    assert max(reads) <= 6
+
+
+def test_the_plan_tells_what_will_happen() -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES))
+    model[0].requires_grad_(False)
+    text = repr(
+        make(
+            model,
+            optimizer=torch.optim.AdamW(model[1].parameters(), lr=0.01),
+            update_cycle=3,
+            valid=(X, Y),
+            patience=4,
+            schedule=OneCycle(max_lr=0.2),
+            device="auto",
+        )
+    )
+    for words in (
+        "36 parameters",
+        "56 frozen",
+        "50 samples",
+        "16 samples in 3 micro-batches of 5 to 6; the last of an epoch has 2",
+        "4 an epoch, 12 in all",
+        "AdamW",
+        "OneCycle",
+        "cpu (torch finds no accelerator)",
+        "valid/loss, less is better; stops after 4 evaluations",
+    ):
+        assert words in text
+
+
+def test_the_plan_names_parameters_that_no_optimizer_holds() -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 4), nn.Linear(4, CLASSES))
+    text = repr(make(model, optimizer=torch.optim.SGD(model[0].parameters(), lr=0.1)))
+    assert "in no group of the optimizer: 1.weight, 1.bias" in text.replace("\n", " ").replace("  ", " ")
+
+
+def test_a_dry_run_leaves_no_trace(tmp_path: Path) -> None:
+    trainer = make(folder=tmp_path / "run", valid=(X, Y))
+    before = copy.deepcopy(trainer.model.state_dict())
+    evaluation = trainer.dry_run()
+    assert evaluation is not None
+    assert "valid/loss" in evaluation
+    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
+    assert not trainer.optimizer.state
+    assert not (tmp_path / "run").exists()
+    trainer.fit()
+    alone = make(valid=(X, Y))
+    alone.fit()
+    assert torch.equal(weights(alone.model), weights(trainer.model))
+
+
+def plateau(optimizer: torch.optim.Optimizer, total_steps: int) -> Any:
+    return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5, threshold=10.0)
+
+
+def test_a_plateau_goes_by_the_monitored_value() -> None:
+    """With a threshold that nothing reaches, every evaluation halves the learning rate."""
+    updates = list(make(valid=(X, Y), schedule=plateau).updates())
+    assert [update.lr for update in updates[::4]] == [0.1, 0.05, 0.025]
+    with pytest.raises(DescriptionError, match="this schedule goes by the monitored value, so it needs evaluations"):
+        make(schedule=plateau)
+    with pytest.raises(
+        DescriptionError, match=r'to minimise, the monitor for one to maximise; give ReduceLROnPlateau mode="max"'
+    ):
+        make(valid=(X, Y), metrics="accuracy", monitor="valid/accuracy", schedule=plateau)
+
+
+# --- What does not fit together is said before the first step
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"loss": None, "objective": 3}, "objective=3 cannot be called"),
+        ({"objective": lambda model, batch: None}, "loss= and objective= both say what is minimised"),
+        ({"optimizer": 3}, "optimizer is a int; pass an optimizer, or a function of the parameters"),
+        ({"optimizer": lambda parameters: 3}, r"optimizer= returned a int; it must return a torch\.optim\.Optimizer"),
+        ({"optimizer": torch.optim.SGD(net().parameters(), lr=1)}, "the optimizer holds no parameter of this model"),
+        ({"batch_size": 4, "update_cycle": 7}, "update_cycle=7 cannot split batch_size=4: use at most 4"),
+        ({"epochs": None}, "how long to train is not said"),
+        ({"seed": -1}, "seed=-1 is not a whole number"),
+        ({"patience": 2}, "patience=2 needs evaluations; pass valid="),
+        ({"monitor": "valid/loss"}, "monitor='valid/loss' needs evaluations"),
+        ({"restore_best": True}, "restore_best=True needs an evaluation"),
+        ({"valid": (X, Y), "monitor": "loss"}, "monitor='loss' is no number of an evaluation; they begin with valid/"),
+        ({"valid": (X, Y), "monitor": "valid/own"}, "whether less or more of valid/own is better cannot be told"),
+        ({"valid": (X, Y), "patience": 0}, "patience=0 stops before anything can improve"),
+        ({"valid": (X, Y[:3])}, "the columns of valid have different lengths: 50, 3"),
+        ({"device": "cuda:7"}, "device='cuda:7' cannot be used"),
+        ({"device": "nonsense"}, "device='nonsense' cannot be used"),
+        ({"log_every": 0}, "log_every=0 must be a whole number, 1 or more"),
+        ({"on_nonfinite": "hope"}, "on_nonfinite='hope' is not known"),
+        ({"clip_norm": -1.0}, r"clip_norm=-1\.0 leaves no gradient"),
+    ],
+)
+def test_descriptions_that_make_no_sense(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DescriptionError, match=words):
+        make(**changes)
+
+
+def test_a_model_that_is_none() -> None:
+    with pytest.raises(DescriptionError, match=r"model is a function; pass a torch\.nn\.Module"):
+        Trainer(lambda x: x, optimizer=torch.optim.SGD, train=X, epochs=1)  # type: ignore[arg-type]
+
+
+def test_evaluating_without_data() -> None:
+    with pytest.raises(DescriptionError, match="there is nothing to evaluate on; pass valid= to the Trainer"):
+        make().evaluate()
+
+
+def test_a_monitor_that_no_evaluation_has() -> None:
+    with pytest.raises(DescriptionError, match="monitor='valid/acc' is not in the evaluation; it has valid/loss"):
+        make(valid=(X, Y), monitor="valid/acc").fit()
+
+
+def test_batches_that_the_loss_cannot_take() -> None:
+    with pytest.raises(ObjectiveError, match=r"loss= works on batches \(x, y\), this batch is a Tensor"):
+        make(train=X).fit()
