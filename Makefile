@@ -16,7 +16,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	@$(BIN)/python examples/update_cycle.py
+	@$(BIN)/instep train --fresh
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -35,6 +35,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/order.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,26 +1,58 @@
-"""The command `instep`: finds the command asked for and hands over. Nothing here imports torch."""
+"""The command `instep`: finds the command asked for and hands over. Nothing here imports torch, tyro or rich."""
 
+import difflib
+import importlib
 import sys
 from collections.abc import Sequence
+
+from instep.cli import border
+
+# A command is a module of this folder with `run(arguments) -> exit code`; find-lr would be find_lr.py.
+COMMANDS = {
+    "train": "train what a file describes, or the built-in recipe",
+    "init": "write a commented file to start from",
+    "show": "show one run",
+    "runs": "list the runs in a folder",
+}
 
 USAGE = """\
 instep: PyTorch training that stays in step.
 
-usage: instep [--help] [--version]
+usage: instep COMMAND [options…]
 
-Training from the command line is not there yet; the pieces are: see `examples/update_cycle.py`."""
+{commands}
+
+  instep train            trains on handwritten digits that come with Instep
+  instep train my.py      trains what build() in my.py describes
+  instep COMMAND --help   what a command takes
+  instep --version        which Instep this is"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; returns its exit code: 0, 1 for a failed run, 2 for wrong use, 128 + the signal that stopped it."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(USAGE)
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name in ("-h", "--help", "help"):
+        print(USAGE.format(commands="\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())))
         return 0
-    if arguments[0] == "--version":
+    if name in ("-V", "--version"):
         from instep import __version__
 
         print(f"instep {__version__}")
         return 0
-    print(f"instep: no command {arguments[0]!r}; see instep --help", file=sys.stderr)
-    return 2
+    return border.guarded(lambda: _command(name, rest))
+
+
+def _command(name: str, arguments: Sequence[str]) -> int:
+    if name not in COMMANDS:
+        raise border.WrongUse(_unknown(name))
+    code: int = importlib.import_module(f"instep.cli.{name.replace('-', '_')}").run(arguments)
+    return code
+
+
+def _unknown(name: str) -> str:
+    if name.endswith(".py"):
+        return f"{name!r} is no command; to train a file: instep train {name}"
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}."
+    return f"no command {name!r}; {hint} See instep --help."

@@ -1,0 +1,35 @@
+"""Moving an old run aside, for `--fresh`: it gets the time of its last word as an ending. Nothing is ever deleted."""
+
+import os
+import time
+from pathlib import Path
+
+from instep.cli.border import WrongUse
+from instep.folder import DESCRIPTION
+
+
+def move_aside(folder: Path) -> Path | None:
+    """Where the run in `folder` is now; None where there was none."""
+    if not folder.exists():
+        return None
+    description = folder / DESCRIPTION
+    if not description.exists():
+        if folder.is_dir() and not any(folder.iterdir()):
+            return None
+        raise WrongUse(f"{folder} holds no run ({DESCRIPTION} is missing), so --fresh leaves it alone; use another --folder.")
+    ending = time.strftime("%Y-%m-%d-%H%M%S", time.localtime(description.stat().st_mtime))
+    aside = _free(folder.resolve().parent / f"{folder.resolve().name}.{ending}")
+    try:
+        os.rename(folder, aside)
+    except OSError as error:
+        raise WrongUse(f"{folder} cannot be moved aside to {aside}: {error.strerror}.") from None
+    return folder.parent / aside.name
+
+
+def _free(path: Path) -> Path:
+    """The path itself, or with the first number behind it that is not taken."""
+    numbered, count = path, 1
+    while numbered.exists():
+        count += 1
+        numbered = path.with_name(f"{path.name}-{count}")
+    return numbered

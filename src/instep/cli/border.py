@@ -1,0 +1,145 @@
+"""The border between Instep and the terminal: every error of a command becomes its last words and its exit code here.
+
+A slip gets one red line. Where the user's own code raised, their traceback stands before it, without the frames of Instep, tyro
+and Python's import machinery. An error that comes from Instep alone keeps its whole traceback: that is a bug of ours.
+"""
+
+import os
+import signal
+import sys
+import sysconfig
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from instep.errors import DescriptionError, InstepError, Interrupted, Notice
+
+FAILED, WRONG_USE, SIGNALLED = 1, 2, 128
+RED, YELLOW, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_RECIPES = _PACKAGE / "recipes"  # trained like a user's file, so its frames are shown like theirs
+_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class WrongUse(Exception):
+    """The command was used in a way that cannot work. Raised `from` an error of the user's code, that is shown first."""
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """The exit code of a command, whatever happens in it."""
+    try:
+        with _notices_in_one_line():
+            code = command()
+            sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
+            return code
+    except (WrongUse, DescriptionError) as error:
+        return _said(error, WRONG_USE)
+    except InstepError as error:
+        return _said(error, FAILED)
+    except KeyboardInterrupt as stop:
+        return _interrupted(stop)
+    except BrokenPipeError:  # `instep runs | head`: the reader has gone, and that is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else _said(stop, FAILED)
+    except Exception as error:
+        print(own_traceback(error), end="", file=sys.stderr)
+        say(f"stopped by {_kind(error)}.", RED)
+        return FAILED
+
+
+def say(message: str, colour: str, *, who: str = "instep") -> None:
+    """One line on stderr, in colour where that is a terminal that wants it."""
+    line = f"{who}: {message}"
+    print(f"{colour}{line}{PLAIN}" if wants_colour(sys.stderr) else line, file=sys.stderr)
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether colours are welcome there: a terminal, and no NO_COLOR."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of an error from the user's first frame on, without those of Instep; of each error that led to it too."""
+    report = traceback.TracebackException.from_exception(error)
+    pending: list[traceback.TracebackException | None] = [report]
+    while pending:
+        link = pending.pop()
+        if link is None:
+            continue
+        pending += [link.__cause__, link.__context__, *(link.exceptions or ())]
+        if link.exc_type is not None and issubclass(link.exc_type, SyntaxError):  # says its place itself; no frame is the user's
+            link.stack[:] = _outside(link.stack)
+        elif any(_is_users(frame) for frame in link.stack):
+            first = next(index for index, frame in enumerate(link.stack) if _is_users(frame))
+            link.stack[:] = _outside(link.stack[first:])
+    return "".join(report.format())
+
+
+def _outside(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    return [frame for frame in frames if not (frame.filename.startswith("<frozen importlib") or _is_ours(frame))]
+
+
+def _is_users(frame: traceback.FrameSummary) -> bool:
+    """Neither Instep's nor installed nor Python's own."""
+    if frame.filename.startswith("<") or _is_ours(frame):
+        return False
+    return not any(Path(frame.filename).resolve().is_relative_to(library) for library in _LIBRARIES) or _is_recipe(frame)
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).resolve().is_relative_to(_PACKAGE) and not _is_recipe(frame)
+
+
+def _is_recipe(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).resolve().is_relative_to(_RECIPES)
+
+
+def _said(error: BaseException, code: int) -> int:
+    if (cause := error.__cause__) is not None:
+        text = own_traceback(cause)
+        if str(error) == str(cause):  # said by the red line; only the way there is of interest
+            text = text.removesuffix("".join(traceback.format_exception_only(cause)))
+        print(text, end="", file=sys.stderr)
+    say(str(error), RED)
+    return code
+
+
+def _interrupted(stop: KeyboardInterrupt) -> int:
+    say(str(stop) or "interrupted", YELLOW)
+    return SIGNALLED + (stop.signal if isinstance(stop, Interrupted) else signal.SIGINT)
+
+
+def _kind(error: BaseException) -> str:
+    name = type(error).__name__
+    return f"an {name}" if name[0] in "AEIO" else f"a {name}"
+
+
+@contextmanager
+def _notices_in_one_line() -> Iterator[None]:
+    """A Notice is a sentence for the user: without the file and the source line that Python puts round a warning."""
+    shown = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, Notice):
+            say(str(message), YELLOW, who="note")
+        else:
+            shown(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown

@@ -1,0 +1,157 @@
+"""`instep train [FILE.py[:build]] [options…]`: trains what `build` describes, or the built-in recipe."""
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from instep import keys
+from instep.cli import aside, script
+from instep.cli.border import WrongUse
+from instep.cli.options import parse_with_build
+from instep.errors import InstepError
+from instep.history import History, Row
+from instep.report.numbers import duration, number
+from instep.report.plan import render
+from instep.trainer import Trainer
+
+_Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
+
+
+@dataclass(frozen=True)
+class Own:
+    """Where and how to run; none of these changes the result."""
+
+    folder: Annotated[
+        Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: the one that build sets, else runs/<file>)")
+    ] = None
+    """Where the run is written."""
+    fresh: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Start anew: an old run in the folder is moved aside, never deleted."""
+    dry_run: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Build, show the plan, try two updates and an evaluation; nothing is written."""
+    progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Show progress, whatever build says."""
+    no_progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Show no progress."""
+    json: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Print the final numbers as one JSON object on stdout, everything else on stderr."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Train; returns the exit code."""
+    target, options = split(arguments)
+    found = script.load(target) if target else script.recipe()
+    prog = f"instep train {target}" if target else "instep train"
+    given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
+    own: Own = given.own
+    with contextlib.redirect_stdout(sys.stderr) if own.json else contextlib.nullcontext():
+        trainer = _built(found, given.hyper_parameters, own)
+        numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
+    if own.json:
+        print(json.dumps(numbers))
+    return 0
+
+
+def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The FILE and the options. Only options of the command itself may stand before it: build's are not known without it."""
+    index = 0
+    while index < len(arguments) and (name := arguments[index].replace("_", "-")).startswith("-"):
+        if name == "--folder":
+            index += 1  # its value
+        elif name not in _FLAGS and not name.startswith("--folder="):
+            break
+        index += 1
+    else:
+        if index < len(arguments):
+            return arguments[index], [*arguments[:index], *arguments[index + 1 :]]
+    for late in arguments[index:]:
+        if late.endswith(".py") or ".py:" in late:
+            raise WrongUse(f"{late} stands after options of its own; the file comes first: instep train {late} [options…]")
+    return None, list(arguments)
+
+
+_FLAGS = ("-h", "--help", "--fresh", "--dry-run", "--progress", "--no-progress", "--json")
+
+
+def _built(found: script.Script, hyper_parameters: Mapping[str, Any], own: Own) -> Trainer:
+    """The Trainer that build gives under a key of the seed, with its folder and the recorded hyper-parameters."""
+    seed = hyper_parameters.get("seed")
+    keys.seed_all(keys.for_build(keys.check_seed(0 if seed is None else seed)))
+    try:
+        trainer = found.build(**hyper_parameters)
+    except InstepError as error:
+        raise WrongUse(str(error)) from error
+    except Exception as error:
+        raise WrongUse(f"{found} raised {type(error).__name__}.") from error
+    if trainer is None:
+        raise WrongUse(f"{found} returned nothing; it has to end with return Trainer(…).")
+    if not isinstance(trainer, Trainer):
+        raise WrongUse(f"{found} returned a {type(trainer).__name__}; it has to return an instep.Trainer.")
+    if own.progress and own.no_progress:
+        raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
+    if own.progress or own.no_progress:
+        trainer.set_progress(own.progress)
+    if own.folder is not None or trainer.folder is None:
+        trainer.set_folder(own.folder or Path("runs") / found.title)
+    trainer.hyper_parameters = dict(hyper_parameters)
+    return trainer
+
+
+def _tried(trainer: Trainer) -> dict[str, Any]:
+    print(trainer, flush=True)
+    evaluation = trainer.dry_run()
+    said = "two updates and an evaluation" if evaluation else "two updates"
+    print(f"\nok: {said} went through; nothing was written.")
+    return {"dry_run": "ok"}
+
+
+def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
+    assert trainer.folder is not None
+    if own.fresh and (moved := aside.move_aside(trainer.folder)):
+        print(f"the old run is now {moved}\n")
+    plan = trainer.plan()
+    # Progress says the notes itself. Flushed, so that the plan stands before what progress writes to stderr.
+    print(render(plan if own.no_progress else replace(plan, notes=())), end="\n\n", flush=True)
+    history = trainer.fit()
+    print(closing_line(history, trainer.folder))
+    return as_json(history, trainer.folder)
+
+
+def closing_line(history: History, folder: Path) -> str:
+    """Where the run is, and its final and best numbers."""
+    last, best = history.last, history.best
+    if last is None:
+        return f"{folder}: nothing was trained"
+    said = f"{folder}: {_listed(last)} after {last['step']:,} updates in {duration(last['clock']['seconds'])}"
+    if best is None or best is last:
+        return said
+    return f"{said}; best {history.monitor} {number(best[history.monitor])} at step {best['step']:,}"
+
+
+def as_json(history: History, folder: Path) -> dict[str, Any]:
+    """What --json prints; inf and nan, for which JSON has no words, are null."""
+    last = history.last or {}
+    return {
+        "folder": str(folder),
+        "steps": last.get("step", 0),
+        "seconds": last.get("clock", {}).get("seconds", 0.0),
+        "final": _finite(last),
+        "best": _finite(history.best or {}),
+    }
+
+
+def _finite(row: Row) -> dict[str, Any]:
+    numbers = {name: value for name, value in row.items() if name not in ("kind", "clock")}
+    return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
+
+
+def _listed(row: Row) -> str:
+    numbers = {name: value for name, value in row.items() if name not in ("kind", "clock", "step", "epoch", "lr", "skipped")}
+    return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())

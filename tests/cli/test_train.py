@@ -1,0 +1,292 @@
+"""`instep train`: from a command line to a run folder."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.said import BUILD, Instep
+from instep import keys
+from instep.cli.border import WrongUse
+from instep.cli.train import closing_line, split
+from instep.history import History
+
+
+def described(folder: str | Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path(folder, "run.json").read_text())
+    return found
+
+
+def state(folder: str | Path) -> object:
+    status = described(folder)["status"]
+    assert isinstance(status, dict)
+    return status["state"]
+
+
+def written(text: str, name: str = "my.py") -> str:
+    Path(name).write_text(text)
+    return name
+
+
+# --- Training
+
+
+@pytest.mark.usefixtures("build_file")
+def test_a_file_is_trained_into_runs_under_its_name(instep: Instep) -> None:
+    said = instep("train", "my.py", "--lr", "0.05", "--epochs", "3", "--deep")
+    assert said.code == 0
+    assert "model      Sequential, 27 parameters" in said.out
+    assert "epoch 3/3  step 6/6" in said.err
+    last = said.out.splitlines()[-1]
+    assert re.match(r"runs/my: train/loss [\d.]+, valid/loss [\d.]+, valid/accuracy [\d.]+ after 6 updates in 0:00", last)
+    assert described("runs/my")["hyper_parameters"] == {"lr": 0.05, "epochs": 3, "deep": True, "seed": 0}
+    assert state("runs/my") == "finished"
+
+
+@pytest.mark.usefixtures("build_file")
+def test_json_is_all_that_stands_on_stdout(instep: Instep) -> None:
+    said = instep("train", "--json", "my.py")
+    numbers = json.loads(said.out)
+    assert said.code == 0
+    assert said.out.count("\n") == 1
+    assert (numbers["folder"], numbers["steps"]) == ("runs/my", 4)
+    assert set(numbers["final"]) == {"step", "epoch", "train/loss", "valid/loss", "valid/accuracy"}
+    assert "model      Linear, 15 parameters" in said.err
+
+
+@pytest.mark.usefixtures("build_file")
+def test_the_same_command_gives_the_same_numbers_whatever_was_drawn_before(instep: Instep) -> None:
+    def final(folder: str, *options: str) -> object:
+        torch.rand(3)
+        numbers = json.loads(instep("train", "my.py", "--json", "--folder", folder, *options).out)
+        return numbers["final"]
+
+    first = final("a")
+    assert final("b") == first
+    assert final("c", "--seed", "1") != first
+
+
+def test_build_runs_under_the_key_of_the_seed(instep: Instep) -> None:
+    written("import torch\ndef build(seed: int = 3):\n    raise KeyError(torch.rand(1).item())\n")
+    said = instep("train", "my.py", "--seed", "5")
+    keys.seed_all(keys.for_build(5))
+    assert f"KeyError: {torch.rand(1).item()}" in said.err
+
+
+@pytest.mark.usefixtures("build_file")
+def test_the_folder_of_build_is_kept_and_that_of_the_command_wins(instep: Instep) -> None:
+    written(BUILD.replace("seed=seed,\n", "seed=seed, folder='mine',\n"), "own.py")
+    assert instep("train", "own.py").code == 0
+    assert instep("train", "--folder", "yours", "own.py").code == 0
+    assert state("mine") == state("yours") == "finished"
+    assert not Path("runs").exists()
+
+
+@pytest.mark.usefixtures("build_file")
+def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
+    assert instep("train", "my.py").code == 0
+    again = instep("train", "my.py")
+    assert again.code == 1
+    assert again.err.endswith("runs/my holds a run already; use another folder, or move it aside (instep train --fresh).\n")
+    before = Path("runs/my/history.jsonl").read_bytes()
+    for count in (2, 3):
+        said = instep("train", "my.py", "--fresh", "--lr", "0.2")
+        assert said.code == 0
+        assert re.match(r"the old run is now runs/my\.\d{4}-\d\d-\d\d-\d{6}(-\d)?\n", said.out)
+        assert len(list(Path("runs").iterdir())) == count
+    assert before in [path.read_bytes() for path in Path("runs").glob("my.*/history.jsonl")]
+
+
+@pytest.mark.usefixtures("build_file")
+def test_fresh_leaves_alone_what_is_no_run(instep: Instep) -> None:
+    Path("data").mkdir()
+    Path("data/thesis.txt").write_text("do not lose me")
+    said = instep("train", "my.py", "--fresh", "--folder", "data")
+    assert said.code == 2
+    assert said.err == "instep: data holds no run (run.json is missing), so --fresh leaves it alone; use another --folder.\n"
+    assert os.listdir() == ["my.py", "data"] or sorted(os.listdir()) == ["data", "my.py"]
+    Path("empty").mkdir()
+    assert instep("train", "my.py", "--fresh", "--folder", "empty").code == 0
+
+
+@pytest.mark.usefixtures("build_file")
+def test_a_dry_run_writes_nothing(instep: Instep) -> None:
+    said = instep("train", "my.py", "--dry-run", "--fresh")
+    assert said.code == 0
+    assert "updates    2 an epoch, 4 in all (2 epochs)" in said.out
+    assert said.out.endswith("\nok: two updates and an evaluation went through; nothing was written.\n")
+    assert os.listdir() == ["my.py"]
+    assert json.loads(instep("train", "my.py", "--dry-run", "--json").out) == {"dry_run": "ok"}
+
+
+@pytest.mark.usefixtures("build_file")
+def test_progress_can_be_switched_off(instep: Instep) -> None:
+    said = instep("train", "my.py", "--no-progress")
+    assert (said.code, said.err) == (0, "")
+    assert "valid/accuracy" in said.out.splitlines()[-1]
+    both = instep("train", "my.py", "--no-progress", "--progress")
+    assert (both.code, both.err) == (2, "instep: --progress and --no-progress say the opposite; leave one out.\n")
+
+
+# --- The command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "target", "rest"),
+    [
+        ("", None, ""),
+        ("my.py", "my.py", ""),
+        ("my.py:make --lr 3", "my.py:make", "--lr 3"),
+        ("--dry-run my.py --lr 3", "my.py", "--dry-run --lr 3"),
+        ("--dry_run --folder a/b my.py", "my.py", "--dry_run --folder a/b"),
+        ("--folder=a --json my.py --help", "my.py", "--folder=a --json --help"),
+        ("--help my.py", "my.py", "--help"),
+        ("--lr 3", None, "--lr 3"),
+        ("--json --lr 3", None, "--json --lr 3"),
+        ("--folder", None, "--folder"),
+    ],
+)
+def test_the_file_is_found_between_the_options(arguments: str, target: str | None, rest: str) -> None:
+    assert split(arguments.split()) == (target, rest.split())
+
+
+def test_a_file_behind_its_options_is_pointed_out() -> None:
+    with pytest.raises(
+        WrongUse, match=r"^my.py stands after options of its own; the file comes first: instep train my.py \[options…\]$"
+    ):
+        split(["--lr", "3", "my.py"])
+
+
+@pytest.mark.usefixtures("build_file")
+def test_help_of_a_file_is_that_of_its_build(instep: Instep) -> None:
+    said = instep("train", "my.py", "--help")
+    assert said.code == 0
+    assert "A line through noise." in said.out
+    assert "How far an update goes. (default: 0.1)" in said.out
+    assert "--deep, --no-deep" in said.out
+    assert "--fresh" in said.out
+
+
+@pytest.mark.usefixtures("build_file")
+def test_wrong_use_is_one_line(instep: Instep) -> None:
+    for arguments, words in [
+        (["my.py", "--lrr", "3"], "instep train my.py has no option --lrr; did you mean --lr? See instep train my.py --help."),
+        (["my.py", "--epochs", "x"], "--epochs: invalid literal for int() with base 10: 'x'. See instep train my.py --help."),
+        (["you.py"], "you.py does not exist; instep init you.py writes one to start from."),
+        (["my.py", "--seed", "-1"], "seed=-1 is not a whole number from 0 to 2**64 - 1."),
+    ]:
+        said = instep("train", *arguments)
+        assert (said.code, said.out, said.err) == (2, "", f"instep: {words}\n")
+
+
+# --- The user's own code
+
+
+def test_a_build_that_raises_shows_the_users_traceback(instep: Instep) -> None:
+    written("from instep.trainer import Trainer\ndef data(): return {}['images']\ndef build() -> Trainer: return data()\n")
+    said = instep("train", "my.py")
+    assert said.code == 2
+    lines = said.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "my.py" in lines[1]
+    assert "/instep/" not in said.err
+    assert lines[-2:] == ["KeyError: 'images'", "instep: build() of my.py raised KeyError."]
+
+
+def test_a_wrong_description_shows_where_it_stands(instep: Instep) -> None:
+    written(BUILD.replace("batch_size=8", "batch_size=0"))
+    said = instep("train", "my.py")
+    assert said.code == 2
+    assert "in build" in said.err
+    assert "/instep/" not in said.err
+    assert "DescriptionError" not in said.err
+    assert re.fullmatch(r"instep: batch_size=0 .*", said.err.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ("None", "instep: build() of my.py returned nothing; it has to end with return Trainer(…)."),
+        ("3", "instep: build() of my.py returned a int; it has to return an instep.Trainer."),
+    ],
+)
+def test_a_build_that_returns_no_trainer(instep: Instep, returned: str, words: str) -> None:
+    said = instep("train", written(f"def build(): return {returned}\n"))
+    assert (said.code, said.err) == (2, f"{words}\n")
+
+
+def test_a_file_with_a_typing_error_shows_the_line(instep: Instep) -> None:
+    said = instep("train", written("def build(:\n"))
+    assert said.code == 2
+    assert said.err.splitlines()[-2:] == ["SyntaxError: invalid syntax", "instep: my.py cannot be loaded: SyntaxError."]
+    assert 'my.py", line 1' in said.err
+    assert "importlib" not in said.err
+
+
+def test_a_model_that_raises_fails_the_run(instep: Instep) -> None:
+    wrong = "class Net(nn.Linear):\n    def forward(self, x): raise ZeroDivisionError('no way')\n"
+    written(BUILD.replace("def build", wrong + "\n\ndef build").replace("else nn.Linear", "else Net"))
+    said = instep("train", "my.py")
+    assert said.code == 1
+    assert "in forward" in said.err
+    assert "trainer.py" not in said.err
+    assert said.err.splitlines()[-2:] == ["ZeroDivisionError: no way", "instep: stopped by a ZeroDivisionError."]
+    assert state("runs/my") == "failed"
+
+
+def test_a_loss_that_is_not_finite_is_one_line(instep: Instep) -> None:
+    written(BUILD.replace("nn.functional.cross_entropy", "lambda out, y: out.sum() * float('nan')"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")  # a loss that Instep does not know counts samples, which it says
+        said = instep("train", "my.py")
+    assert said.code == 1
+    assert said.err.startswith("note: <lambda> is taken to be a mean over samples.")
+    assert re.fullmatch(r"instep: step 0 \(epoch 0, batch 0\): .*", said.err.splitlines()[-1])
+    assert "Traceback" not in said.err
+
+
+# --- As the shell sees it
+
+
+def test_a_starter_trains_and_a_signal_stops_it(folder: Path) -> None:
+    """The one test with processes: `init`, then `train` until SIGTERM, as a scheduler of jobs would end it."""
+    command = [sys.executable, "-c", "import sys; from instep.cli import main; sys.exit(main())"]
+    assert subprocess.run([*command, "init"], check=False).returncode == 0
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = subprocess.Popen([*command, "train", "train.py", "--epochs", "10000"], env=environment, **pipes)
+    history = folder / "runs/train/history.jsonl"
+    deadline = time.monotonic() + 60
+    while not (history.exists() and history.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 143
+    assert re.search(r"instep: stopped by signal 15 after \d+ updates\n$", err)
+    assert state("runs/train") == "interrupted"
+
+
+# --- The last line
+
+
+def test_the_closing_line_has_the_final_and_the_best_numbers() -> None:
+    clock = {"clock": {"seconds": 75.0}}
+    rows = [
+        {"kind": "evaluation", "step": 1000, "epoch": 0, "valid/loss": 0.25, **clock},
+        {"kind": "evaluation", "step": 2000, "epoch": 1, "valid/loss": 0.5, **clock},
+    ]
+    assert closing_line(History(rows), Path("runs/a")) == (
+        "runs/a: valid/loss 0.5000 after 2,000 updates in 1:15; best valid/loss 0.2500 at step 1,000"
+    )
+    update = {"kind": "update", "step": 3, "epoch": 0, "loss": 0.125, "lr": 0.1, **clock}
+    assert closing_line(History([update]), Path("runs/a")) == "runs/a: loss 0.1250 after 3 updates in 1:15"
+    assert closing_line(History(), Path("runs/a")) == "runs/a: nothing was trained"
