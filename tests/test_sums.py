@@ -13,7 +13,7 @@ from instep.errors import NonFiniteLoss
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sums, "_readable", lambda tensor: False)
+    monkeypatch.setattr(sums, "readable", lambda tensor: False)
 
 
 @pytest.mark.usefixtures("unread")

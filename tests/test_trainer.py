@@ -17,7 +17,7 @@ import torch.nn.functional as F
 import torchmetrics
 from torch import Tensor, nn
 
-from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
+from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys, logbook, window
 from instep.data import Order
 from instep.errors import DescriptionError, FolderError, Interrupted, NonFiniteLoss, Notice, ObjectiveError
 from tiny import CLASSES, FEATURES, TASKS
@@ -439,21 +439,17 @@ def test_the_history_is_the_same_but_for_the_clock(tmp_path: Path) -> None:
     assert rows[0] == rows[1]
 
 
-def test_losses_are_read_once_a_line() -> None:
+def test_losses_are_read_once_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing on the way of an update reads its value on behalf of the log."""
-    trainer = make(log_every=6, epochs=6, train=(X[:32], Y[:32]))
     reads: list[int] = []
-    original = trainer._logbook._window.__class__.read
 
-    def counting(window: Any) -> Any:
-        reads.append(len(window))
-        return original(window)
+    def counting(updates: list[Update]) -> Any:
+        reads.append(len(updates))
+        return window.read(updates)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer._logbook._window.__class__, "read", counting)
-        trainer.fit()
-    assert sum(reads) == 12
-    assert max(reads) <= 6
+    monkeypatch.setattr(logbook, "read", counting)
+    make(log_every=6, epochs=6, train=(X[:32], Y[:32]), batch_size=4).fit()
+    assert reads == [6, 2] * 6  # eight updates an epoch, and a line at its end
 
 
 def test_the_plan_tells_what_will_happen() -> None:

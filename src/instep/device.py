@@ -1,8 +1,9 @@
-"""Where a run computes, and why there."""
+"""Where a run computes and why there; what can be read without waiting."""
 
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from instep.errors import DescriptionError
 
@@ -29,3 +30,8 @@ def choose(device: str | torch.device) -> Placed:
             f'device={str(device)!r} cannot be used: {str(error).splitlines()[0]} Use "auto" or "cpu".'
         ) from None
     return Placed(asked, "asked for")
+
+
+def readable(tensor: Tensor) -> bool:
+    """Whether reading this tensor on the host waits for nobody."""
+    return tensor.is_cpu

@@ -4,7 +4,8 @@ InstepError                 everything that Instep raises on purpose
 ├── DescriptionError        what was passed in does not make sense (also a ValueError)
 ├── ObjectiveError          what a loss or objective returned cannot be trained on
 ├── UpdateError             an update cycle was used out of order
-└── NonFiniteLoss           a loss is inf or nan
+├── NonFiniteLoss           a loss is inf or nan
+└── CheckpointError         a checkpoint cannot be kept, written or read
 
 Notice                      a warning: something the user should know once, nothing is wrong with the run
 """
@@ -32,6 +33,10 @@ class NonFiniteLoss(InstepError):
 
 class FolderError(InstepError):
     """A run folder cannot be made, written or read."""
+
+
+class CheckpointError(InstepError):
+    """A checkpoint cannot be kept, written or read."""
 
 
 class Interrupted(KeyboardInterrupt):

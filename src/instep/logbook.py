@@ -13,7 +13,7 @@ from instep.history import History, HistoryFile
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
 from instep.sizes import require_whole
-from instep.window import Mean, Window
+from instep.window import Mean, read
 
 
 class Logbook:
@@ -28,7 +28,7 @@ class Logbook:
         self._progress: Progress | None = None
         self._folder: RunFolder | None = None
         self._file: HistoryFile | None = None
-        self._window = Window()
+        self._window: list[Update] = []
         self._since_evaluation = Mean()
         self._extra: dict[str, float] = {}
         self._begun = self._line_begun = time.perf_counter()
@@ -56,7 +56,7 @@ class Logbook:
 
     def updated(self, update: Update, *, line_due: bool) -> None:
         """Take in an update; a line is written every `log_every` updates, and where one is due."""
-        self._window.add(update)
+        self._window.append(update)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
         if line_due or len(self._window) >= self._log_every:
@@ -79,7 +79,7 @@ class Logbook:
         self._extra |= {name: float(value) for name, value in values.items()}
 
     def _write_line(self, update: Update) -> None:
-        loss, grad_norm = self._window.read()
+        loss, grad_norm = read(self._window)
         self._since_evaluation.add(loss.weighted, loss.count)
         line = Logged(
             step=update.step + 1,
@@ -87,7 +87,7 @@ class Logbook:
             loss=loss.value(),
             lr=update.lr,
             grad_norm=grad_norm,
-            skipped=self._window.skipped,
+            skipped=sum(update.skipped for update in self._window),
             extra=self._extra,
             pace=self._pace(),
         )
@@ -95,14 +95,14 @@ class Logbook:
         if self._progress is not None:
             self._progress.logged(line)
         self._extra = {}
-        self._window = Window()
+        self._window = []
         self._restart_line()
 
     def _pace(self) -> Pace:
         now = time.perf_counter()
         taken = max(now - self._line_begun, 1e-9)
         waiting = min(1.0, (self._waited_s() - self._line_waited) / taken)
-        return Pace(self._window.samples / taken, waiting, now - self._begun)
+        return Pace(sum(update.samples for update in self._window) / taken, waiting, now - self._begun)
 
     def _restart_line(self) -> None:
         self._line_begun = time.perf_counter()

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from instep.device import readable
 from instep.errors import NonFiniteLoss, ObjectiveError
 from instep.objective import Loss
 
@@ -44,7 +45,7 @@ class Sums:
     @property
     def nothing_counted(self) -> bool:
         """Whether the host knows that every micro-batch had a count of 0."""
-        return not any(isinstance(count, Tensor) or count for count in self._counts)
+        return all(not (isinstance(count, Tensor) or count) for count in self._counts)
 
     def add(self, loss: Loss) -> Tensor | None:
         """Take in a micro-batch; returns what to call backward() on, or None where it adds nothing."""
@@ -56,7 +57,7 @@ class Sums:
         self._counts.append(count)
         if not isinstance(count, Tensor) and count == 0:
             return None
-        if _readable(value) and not math.isfinite(value.item()):
+        if readable(value) and not math.isfinite(value.item()):
             self._refuse_or_skip(value)
             return None
         if not value.requires_grad:
@@ -68,11 +69,12 @@ class Sums:
 
     def total(self) -> float | Tensor:
         """Σ cᵢ."""
-        return sum(self._counts[1:], self._counts[0])
+        counts = self._counts
+        return counts[0] if len(counts) == 1 else sum(counts[1:], counts[0])
 
     def loss(self) -> Tensor:
         """Σ vᵢ·cᵢ / Σ cᵢ, or Σ vᵢ for sums; nan where nothing was counted."""
-        if self.pieces == 1:
+        if len(self._values) == 1:
             return self._values[0]
         if self._kind == "sum":
             return torch.stack(self._values).sum()
@@ -88,7 +90,7 @@ class Sums:
 
     def bad_on_device(self) -> Tensor | None:
         """An unread flag: is some loss on the accelerator not finite? None where the host has looked at all of them."""
-        if _readable(self._values[0]):
+        if readable(self._values[0]):
             return None
         return ~torch.isfinite(self._counted()).all()
 
@@ -131,17 +133,12 @@ def _scalar(value: Any) -> Tensor:
     return value if value.ndim == 0 else value.reshape(())
 
 
-def _readable(tensor: Tensor) -> bool:
-    """Whether reading this tensor waits for nobody."""
-    return tensor.is_cpu
-
-
 def _known_on_host(count: float | Tensor, value: Tensor) -> float | Tensor:
     """The count as a number where that needs no waiting, else as a tensor of at least the loss's precision."""
     if isinstance(count, Tensor):
         if count.numel() != 1:
             raise ObjectiveError(f"count has shape {tuple(count.shape)}, but must be one number.")
-        if not _readable(count):
+        if not readable(count):
             return count.detach().reshape(()).to(torch.promote_types(value.dtype, torch.float32))
         count = count.item()
     if not (math.isfinite(count) and count >= 0):

@@ -119,7 +119,7 @@ class Trainer:
             train_source, batch_size=batch_size, seed=seed, device=self.device, shuffle=True, drop_last=drop_last
         )
         self._valid = {name: self._evaluation_loader(source) for name, source in valid_sources.items()}
-        self._evaluation_step = self._sizes.evaluation_step(evaluate_every)
+        self._evaluation_step = self._sizes.evaluation_step(evaluate_every) if self._valid else None
         self._monitor = _monitor_for(monitor, monitor_mode, metrics, patience, list(self._valid))
         self._restore_best = restore_best
         if restore_best and self._monitor is None:
@@ -224,20 +224,22 @@ class Trainer:
         if offset == 0:
             keys.seed_host(key)
         self._seed_torch(key)
-        return as_loss(self._objective(model, data), data)
+        loss = self._objective(model, data)
+        return loss if isinstance(loss, Loss) else as_loss(loss, data)
 
     def _recorded(self, batch: Batch, done: Done) -> Update:
         """Count the update, say it, and evaluate where that is due: at every yield the run is whole."""
         loss, count, grad_norm, stepped = done
+        _, epoch, index, samples, _ = batch
         lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
-        update = Update(self._step, batch.epoch, batch.index, loss, count, batch.samples, lrs, grad_norm, not stepped)
+        update = Update(self._step, epoch, index, loss, count, samples, lrs, grad_norm, not stepped)
         self._step += 1
         if stepped:
             self._drive.after_update()
         else:
             self._skipped += 1
-        epoch_ends = batch.index + 1 == self.steps_per_epoch
-        evaluation_due = self._evaluation_due()
+        epoch_ends = index + 1 == self.steps_per_epoch
+        evaluation_due = self._evaluation_step is not None and self._evaluation_due(self._evaluation_step)
         self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
         if epoch_ends:
             self._drive.after_epoch()
@@ -313,10 +315,8 @@ class Trainer:
         """Whether to show progress: True, False, or None for what suits the terminal."""
         self._logbook.show = show
 
-    def _evaluation_due(self) -> bool:
-        if not self._valid or self._evaluation_step is None:
-            return False
-        return self._step % self._evaluation_step == 0 or self._step == self.total_steps
+    def _evaluation_due(self, every: int) -> bool:
+        return self._step % every == 0 or self._step == self.total_steps
 
     def _evaluate_and_judge(self) -> None:
         evaluation = self.evaluate()

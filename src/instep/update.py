@@ -60,6 +60,7 @@ class UpdateCycle:
         self._clip_value = clip_value
         self._on_nonfinite = on_nonfinite
         self._needs_closure = _needs_closure(optimizer)
+        self._clear = self._set_gradients_to_none if type(optimizer).zero_grad is Optimizer.zero_grad else optimizer.zero_grad
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
         self._late: Tensor | None = None  # an accelerator's unread flag: was the loss of the update before not finite?
 
@@ -72,7 +73,7 @@ class UpdateCycle:
         if self._needs_closure:
             return self._run_with_closure(list(micro_batches), objective)
         sums = Sums(self._on_nonfinite)
-        self.optimizer.zero_grad()
+        self._clear()
         for micro_batch in micro_batches:
             value = sums.add(self._forward(objective, micro_batch))
             if value is not None:
@@ -93,7 +94,7 @@ class UpdateCycle:
         elif count is not None:
             raise ObjectiveError("cycle.backward(Loss(value, count), count=…) has two counts; leave one out.")
         if not self._open.pieces:
-            self.optimizer.zero_grad()
+            self._clear()
         try:
             value = self._open.add(loss)
         except InstepError:
@@ -110,11 +111,17 @@ class UpdateCycle:
     def discard(self) -> None:
         """Drop what was added up by hand: the gradients are cleared, no step is made."""
         self._open = Sums(self._on_nonfinite)
-        self.optimizer.zero_grad()
+        self._clear()
+
+    def _set_gradients_to_none(self) -> None:
+        """What torch's own zero_grad() does, without its entry in the profiler, which takes 15 µs an update."""
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
 
     def _forward(self, objective: Callable[..., Loss | Tensor], micro_batch: Any) -> Loss:
         returned = objective(micro_batch) if self.model is None else objective(self.model, micro_batch)
-        return as_loss(returned, micro_batch)
+        return returned if isinstance(returned, Loss) else as_loss(returned, micro_batch)
 
     def _finish(self, sums: Sums) -> Done:
         evaluation = self._evaluated(sums)
@@ -126,18 +133,14 @@ class UpdateCycle:
         """The gradients made ready for a step, or cleared where there is to be none."""
         if self._may_step(sums):
             return Done(sums.loss(), sums.total(), self._prepare_gradients(sums), stepped=True)
-        self.optimizer.zero_grad()
+        self._clear()
         return Done(sums.loss(), sums.total(), None, stepped=False)
 
     def _may_step(self, sums: Sums) -> bool:
         if not sums.pieces:
             raise UpdateError("no micro-batch went backward in this cycle, so there is no gradient to step with.")
-        late, self._late = self._late, None
-        if late is not None and late.item():
-            raise NonFiniteLoss(
-                "the loss of the update before this one is not finite, and its step was made. Go back to a checkpoint, or "
-                'use on_nonfinite="skip", which waits for the device once an update.'
-            )
+        if self._late is not None:
+            self._check_update_before(self._late)
         if sums.bad_on_host or sums.nothing_counted:
             return False
         flag = sums.bad_on_device()
@@ -147,6 +150,14 @@ class UpdateCycle:
             return not flag.item()
         self._late = flag
         return True
+
+    def _check_update_before(self, flag: Tensor) -> None:
+        self._late = None
+        if flag.item():
+            raise NonFiniteLoss(
+                "the loss of the update before this one is not finite, and its step was made. Go back to a checkpoint, or "
+                'use on_nonfinite="skip", which waits for the device once an update.'
+            )
 
     def _prepare_gradients(self, sums: Sums) -> Tensor | None:
         """Normalise, then clip; returns the norm before clipping where it is measured."""
@@ -173,7 +184,7 @@ class UpdateCycle:
             if evaluations:
                 _assign(buffers, before)
             sums = Sums(self._on_nonfinite)
-            self.optimizer.zero_grad()
+            self._clear()
             for micro_batch in micro_batches:
                 value = sums.add(self._forward(objective, micro_batch))
                 if value is not None:
