@@ -16,6 +16,8 @@ GOLDEN = {
     "evaluation": 0xB885BDC06BBDF545,
     "build": 0x781CFCE2D275FBE6,
     "split": 0x0EDAC156D6523B8C,
+    "batch transform": 0xCF7771D4BEA33974,
+    "sampler": 0x96554B8FD5558E36,
 }
 
 
@@ -29,6 +31,8 @@ def test_golden_values_never_change() -> None:
     assert keys.for_evaluation(0) == GOLDEN["evaluation"]
     assert keys.for_build(0) == GOLDEN["build"]
     assert keys.for_split(0) == GOLDEN["split"]
+    assert keys.for_batch_transform(0, 0, 0) == GOLDEN["batch transform"]
+    assert keys.for_sampler(0, 0) == GOLDEN["sampler"]
 
 
 def test_golden_draws_never_change() -> None:
@@ -43,7 +47,7 @@ def positions() -> list[int]:
     return (
         [keys.for_sample(s, e, p) for s in range(8) for e in range(8) for p in range(64)]
         + [keys.for_step(s, i, o) for s in range(8) for i in range(64) for o in range(8)]
-        + [f(s, p) for f in (keys.for_evaluation,) for s in range(8) for p in range(64)]
+        + [f(s, p) for f in (keys.for_evaluation, keys.for_sampler) for s in range(8) for p in range(64)]
         + [f(s) for f in (keys.for_build, keys.for_split) for s in range(64)]
     )
 

@@ -11,7 +11,8 @@ ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
     errors records keys data device counts objective sums metrics schedules optim update evaluate monitor
-    history report description folder checkpoint sizes window logbook interrupt tuning trainer recipes cli
+    history report description changes lock folder checkpoint buffers sizes window logbook saver keeper interrupt
+    wiring tuning trainer recipes cli
 """.split()  # noqa: SIM905
 # The doctor and the front door look at everything or nothing, and are said apart.
 OUTSIDE = {"__init__"}

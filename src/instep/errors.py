@@ -3,6 +3,7 @@
 InstepError                 everything that Instep raises on purpose
 ├── DescriptionError        what was passed in does not make sense (also a ValueError)
 ├── ObjectiveError          what a loss or objective returned cannot be trained on
+├── DataError               a sample or a batch cannot be loaded
 ├── UpdateError             an update cycle was used out of order
 ├── NonFiniteLoss           a loss is inf or nan
 └── CheckpointError         a checkpoint cannot be kept, written or read
@@ -21,6 +22,10 @@ class DescriptionError(InstepError, ValueError):
 
 class ObjectiveError(InstepError):
     """What a loss or an objective returned cannot be trained on."""
+
+
+class DataError(InstepError):
+    """A sample or a batch cannot be loaded; names the sample, and the user's own line where there is one."""
 
 
 class UpdateError(InstepError):

@@ -2,36 +2,53 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError
+from instep.lock import Lock
 
-DESCRIPTION, HISTORY = "run.json", "history.jsonl"
+DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 
 
 class RunFolder:
-    """`run.json` (the description and how far the run came) and the history beside it."""
+    """`run.json` (the description and how far the run came), the history and the checkpoints beside it, held by one process."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = Lock(path)
         self._description: dict[str, Any] = {}
 
     @property
     def history(self) -> Path:
         return self.path / HISTORY
 
-    def create(self, description: Mapping[str, Any]) -> None:
-        """Make the folder and write the description; a folder that holds a run already is refused."""
-        if (self.path / DESCRIPTION).exists():
-            raise FolderError(f"{self.path} holds a run already; use another folder, or move it aside (instep train --fresh).")
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    def enter(self) -> dict[str, Any] | None:
+        """Make the folder and hold it; returns the description of the run that is in it, None for a new one."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FolderError(f"{self.path} cannot be made: {error.strerror}.") from None
-        self._description = dict(description)
-        self.set_status("running", 0)
+        self._lock.take()
+        try:
+            return read_description(self.path)
+        except FolderError:
+            self._lock.release()
+            raise
+
+    def describe(self, description: Mapping[str, Any], created: str | None) -> None:
+        """Write the description of the run that begins or goes on here."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self._description = {**description, "created": created or now}
+
+    def leave(self) -> None:
+        self._lock.release()
 
     def set_status(self, state: str, step: int) -> None:
         """How far the run came: running, finished, stopped, interrupted or failed."""
@@ -39,11 +56,28 @@ class RunFolder:
         write_json(self.path / DESCRIPTION, self._description)
 
 
+def read_description(path: Path) -> dict[str, Any] | None:
+    """What `run.json` holds; None where there is none."""
+    try:
+        content = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path / DESCRIPTION} cannot be read: {error}.") from None
+    if not isinstance(content, dict):
+        raise FolderError(f"{path / DESCRIPTION} does not describe a run.")
+    return content
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """The file is the old one or the new one, never half of it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
+        beside.unlink(missing_ok=True)
         raise FolderError(f"{path} cannot be written: {error.strerror}.") from None

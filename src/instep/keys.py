@@ -26,9 +26,11 @@ __all__ = [
     "borrowed",
     "check_seed",
     "for_batch",
+    "for_batch_transform",
     "for_build",
     "for_evaluation",
     "for_sample",
+    "for_sampler",
     "for_split",
     "for_step",
     "seed_all",
@@ -40,9 +42,9 @@ __all__ = [
 _pack = struct.Struct("<3Q").pack
 
 # One hash state per purpose, personalised once and copied per key: 0.5 µs a key, where a new one costs 1.2 µs.
-_SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT = (
+_SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT, _SAMPLER, _TRANSFORM = (
     hashlib.blake2b(digest_size=8, person=b"instep/" + purpose)
-    for purpose in (b"sample", b"batch", b"step", b"eval", b"build", b"split")
+    for purpose in (b"sample", b"batch", b"step", b"eval", b"build", b"split", b"sampler", b"transform")
 )
 
 
@@ -69,8 +71,18 @@ def for_sample(seed: int, epoch: int, place: int) -> int:
 
 
 def for_batch(seed: int, epoch: int, place: int) -> int:
-    """The key of collating and transforming the batch whose first sample stands at `place`."""
+    """The key of collating the batch whose first sample stands at `place`."""
     return _key(_BATCH, seed, epoch, place)
+
+
+def for_batch_transform(seed: int, epoch: int, place: int) -> int:
+    """The key of transforming that batch as a whole: another one, so that its draws are not those of the collating."""
+    return _key(_TRANSFORM, seed, epoch, place)
+
+
+def for_sampler(seed: int, epoch: int) -> int:
+    """The key under which a sampler chooses the samples of an epoch."""
+    return _key(_SAMPLER, seed, epoch, 0)
 
 
 def for_step(seed: int, step: int, offset: int = 0) -> int:

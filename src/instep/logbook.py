@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.folder import RunFolder
 from instep.history import History, HistoryFile
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
 from instep.sizes import require_whole
-from instep.window import Mean, read
+from instep.window import Mean, Window
 
 
 class Logbook:
@@ -21,25 +20,24 @@ class Logbook:
 
     def __init__(self, history: History, *, log_every: int, waited_s: Callable[[], float], show: bool | None) -> None:
         require_whole("log_every", log_every, least=1)
-        self._history = history
+        self.history = history
+        self.show = show
         self._log_every = log_every
         self._waited_s = waited_s  # how long the run has waited for data so far
-        self.show = show
         self._progress: Progress | None = None
-        self._folder: RunFolder | None = None
         self._file: HistoryFile | None = None
-        self._window: list[Update] = []
+        self._window = Window()
         self._since_evaluation = Mean()
         self._extra: dict[str, float] = {}
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
 
-    def open(self, plan: Plan, step: int, folder: Path | None, description: Callable[[], Mapping[str, Any]]) -> None:
-        """Begin to show and to write; the folder is made here, when the first update is about to run."""
-        if folder is not None and self._folder is None:
-            self._folder = RunFolder(folder)
-            self._folder.create(description())
-            self._file = HistoryFile(self._folder.history)
+    def keep_in(self, path: Path) -> None:
+        """Write the history to this file from now on."""
+        self._file = HistoryFile(path)
+
+    def open(self, plan: Plan, step: int) -> None:
+        """Begin to show."""
         self._progress = progress(self.show, plan)
         self._progress.start(step)
         for note in plan.notes:
@@ -47,62 +45,87 @@ class Logbook:
         self._begun = time.perf_counter()
         self._restart_line()
 
-    def close(self, state: str, step: int) -> None:
-        if self._folder is not None:
-            self._folder.set_status(state, step)
+    def close(self, state: str) -> None:
         if self._progress is not None:
             self._progress.close(state)
             self._progress = None
 
+    def note(self, text: str) -> None:
+        """Something to be said once, where progress is shown."""
+        if self._progress is not None:
+            self._progress.note(text)
+
     def updated(self, update: Update, *, line_due: bool) -> None:
         """Take in an update; a line is written every `log_every` updates, and where one is due."""
-        self._window.append(update)
+        self._window.unread.append(update)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
         if line_due or len(self._window) >= self._log_every:
             self._write_line(update)
 
-    def evaluated(self, evaluation: Evaluation, *, best: bool) -> Evaluation:
-        """Take in an evaluation; returned with the training loss since the one before it."""
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
+        """Take in an evaluation; it is kept together with the training loss since the one before it."""
         train = self._since_evaluation.value()
         self._since_evaluation = Mean()
         numbers = dict(evaluation) if train is None else {"train/loss": train, **evaluation}
         evaluation = Evaluation(numbers, evaluation.step, evaluation.epoch)
-        self._keep(self._history.add_evaluation(evaluation, seconds=time.perf_counter() - self._begun))
+        self._keep(self.history.add_evaluation(evaluation, seconds=time.perf_counter() - self._begun))
         if self._progress is not None:
             self._progress.evaluated(evaluation, best=best)
         self._restart_line()  # the time of an evaluation is not the next line's
-        return evaluation
 
     def log(self, values: Mapping[str, float]) -> None:
         """Numbers of the user's own, for the next line."""
         self._extra |= {name: float(value) for name, value in values.items()}
 
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
+        self._window.read(self._since_evaluation)
+        return {
+            "window": self._window.state(),
+            "since_evaluation": self._since_evaluation.state(),
+            "extra": dict(self._extra),
+            "history_rows": len(self.history),
+        }
+
+    def restore(self, state: Mapping[str, Any] | None) -> None:
+        """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off."""
+        if self._file is None:
+            return
+        rows = 0 if state is None else state["history_rows"]
+        self._file.cut(self._file.length_of(rows))
+        found = HistoryFile.read(self._file.path).rows if rows else []
+        self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
+        if state is not None:
+            self._window.restore(state["window"])
+            self._since_evaluation = Mean(*state["since_evaluation"])
+            self._extra = dict(state["extra"])
+
     def _write_line(self, update: Update) -> None:
-        loss, grad_norm = read(self._window)
-        self._since_evaluation.add(loss.weighted, loss.count)
+        self._window.read(self._since_evaluation)
+        window = self._window
         line = Logged(
             step=update.step + 1,
             epoch=update.epoch,
-            loss=loss.value(),
+            loss=window.loss.value(),
             lr=update.lr,
-            grad_norm=grad_norm,
-            skipped=sum(update.skipped for update in self._window),
+            grad_norm=window.grad_norm.value(),
+            skipped=window.skipped,
             extra=self._extra,
             pace=self._pace(),
         )
-        self._keep(self._history.add_update(line))
+        self._keep(self.history.add_update(line))
         if self._progress is not None:
             self._progress.logged(line)
         self._extra = {}
-        self._window = []
+        window.restart()
         self._restart_line()
 
     def _pace(self) -> Pace:
         now = time.perf_counter()
         taken = max(now - self._line_begun, 1e-9)
         waiting = min(1.0, (self._waited_s() - self._line_waited) / taken)
-        return Pace(sum(update.samples for update in self._window) / taken, waiting, now - self._begun)
+        return Pace(self._window.samples / taken, waiting, now - self._begun)
 
     def _restart_line(self) -> None:
         self._line_begun = time.perf_counter()

@@ -1,5 +1,6 @@
 """The monitor: which evaluation was the best, and when it is time to stop."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from instep.errors import DescriptionError
@@ -37,6 +38,12 @@ class Monitor:
         self.best = value if better else self.best
         self.waited = 0 if better else self.waited + 1
         return better
+
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best, "waited": self.waited}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.best, self.waited = state["best"], state["waited"]
 
 
 def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Any) -> Mode:

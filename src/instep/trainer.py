@@ -7,7 +7,7 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,31 +16,36 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep import keys
+from instep.buffers import passing_buffers, restore_passing_buffers
+from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, restore_optimizer
 from instep.data.loader import Batch, Loader
 from instep.data.pieces import piece
-from instep.data.source import Source, as_source, held_out
+from instep.data.source import Source, as_source
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
 from instep.errors import DescriptionError, Interrupted, NonFiniteLoss
 from instep.evaluate import evaluate, predict
 from instep.history import History
 from instep.interrupt import Interrupt
+from instep.keeper import Keeper
 from instep.logbook import Logbook
 from instep.metrics import as_metrics
-from instep.monitor import Monitor, mode_for
-from instep.objective import Loss, LossFunction, Objective, as_loss, from_loss, from_output
+from instep.objective import Loss, LossFunction, Objective, as_loss
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
-from instep.schedules.drive import drive
+from instep.saver import OnCheckpointError, Saver
+from instep.schedules import drive
 from instep.sizes import Sizes
 from instep.sums import OnNonFinite
 from instep.tuning.snapshot import untouched
 from instep.update import UpdateCycle
-
-MakeOptimizer = Callable[[Any], Optimizer]
+from instep.wiring import MakeOptimizer, monitor_for, objective_for, optimizer_for, sources
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
-_NO_SETTINGS = {"self", "model", "optimizer", "train", "valid", "folder", "progress"}
+_NO_SETTINGS = {
+    "self", "model", "optimizer", "train", "valid", "folder", "progress",
+    "log_every", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
+}  # fmt: skip
 
 
 class Trainer:
@@ -87,6 +92,11 @@ class Trainer:
         restore_best: bool = False,
         seed: int = 0,
         folder: str | Path | None = None,
+        checkpoint_every: int | str | None = "epoch",
+        keep: int | None = 3,
+        on_checkpoint_error: OnCheckpointError = "stop",
+        allow_changes: Collection[str] = (),
+        init: str | Path | None = None,
         device: str | torch.device = "auto",
         on_nonfinite: OnNonFinite = "stop",
         log_every: int = 50,
@@ -98,11 +108,11 @@ class Trainer:
         self.seed = keys.check_seed(seed)
         placed = choose(device)
         self.device = placed.device
-        train_source, valid_sources = _sources(train, valid, seed)
+        train_source, valid_sources = sources(train, valid, seed)
         self._sizes = Sizes(len(train_source), batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
         self.steps_per_epoch = self._sizes.steps_per_epoch
         self.total_steps = self._sizes.total_steps
-        self._objective = _objective_for(loss, objective)
+        self._objective = objective_for(loss, objective)
         self._metrics = as_metrics(metrics)
 
         self.model = model.to(self.device)
@@ -110,7 +120,7 @@ class Trainer:
         if was_in_eval:
             model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
         self._sizes.require_no_lonely_sample(model)
-        self.optimizer = _optimizer_for(optimizer, model)
+        self.optimizer = optimizer_for(optimizer, model)
         self._drive = drive(schedule, self.optimizer, total_steps=max(1, self.total_steps), epochs=self._sizes.epochs_begun)
         self._cycle = UpdateCycle(
             self.optimizer, model=model, clip_norm=clip_norm, clip_value=clip_value, on_nonfinite=on_nonfinite
@@ -120,7 +130,7 @@ class Trainer:
         )
         self._valid = {name: self._evaluation_loader(source) for name, source in valid_sources.items()}
         self._evaluation_step = self._sizes.evaluation_step(evaluate_every) if self._valid else None
-        self._monitor = _monitor_for(monitor, monitor_mode, metrics, patience, list(self._valid))
+        self._monitor = monitor_for(monitor, monitor_mode, metrics, patience, list(self._valid))
         self._restore_best = restore_best
         if restore_best and self._monitor is None:
             raise DescriptionError("restore_best=True needs an evaluation to tell the best by; pass valid=.")
@@ -135,9 +145,9 @@ class Trainer:
             )
         self.hyper_parameters: dict[str, Any] = {}
         self.folder = None if folder is None else Path(folder)
-        self.history = History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History()
+        self._allow_changes = (allow_changes,) if isinstance(allow_changes, str) else tuple(allow_changes)
         self._logbook = Logbook(
-            self.history,
+            History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
             log_every=log_every,
             waited_s=lambda: self._loader.waited_s,
             show=progress,
@@ -158,12 +168,33 @@ class Trainer:
             monitor_mode=self._monitor.mode if self._monitor else "min",
             notes=(*self._drive.notes, *description_notes(model, self.optimizer, was_in_eval=was_in_eval)),
         )
+        self._saver = Saver(
+            every=checkpoint_every,
+            keep=keep,
+            on_error=on_checkpoint_error,
+            steps_per_epoch=self.steps_per_epoch,
+            note=self._logbook.note,
+        )
+        self._keeper = Keeper(
+            self._saver,
+            self._logbook,
+            allow_changes=self._allow_changes,
+            schedule=schedule,
+            capture=self._captured,
+            restore=self._restore,
+        )
         self._seed_torch = keys.torch_seeder(self.device)
         self._step = 0
         self._skipped = 0
         self._patience_over = False
         self._finished = False
-        self._best: dict[str, Any] | None = None
+        self.resumed_from: int | None = None  # the step of the checkpoint that this Trainer went on from
+        self._best_step: int | None = None
+        self._best: dict[str, Any] | None = None  # its weights, where there is no folder to keep them in
+        if init is not None:
+            from instep.checkpoint.interchange import load_model
+
+            load_model(model, init)
 
     # --- The loop
 
@@ -180,8 +211,9 @@ class Trainer:
         if self._finished:
             return
         state = "failed"
-        self._logbook.open(self.plan(), self._step, self.folder, self._as_json)
+        notices = self._keeper.enter(self.folder, self._as_json, self._step)
         try:
+            self._open(notices)
             for batch in self._remaining():
                 self._drive.before_update(self._step - self._skipped)
                 try:
@@ -192,9 +224,19 @@ class Trainer:
             state = self._ended()
         except GeneratorExit:
             state = "interrupted"
+            self._saver.save_last(self._step, self._captured)
             raise
         finally:
-            self._logbook.close(state, self._step)
+            self._logbook.close(state)
+            self._keeper.leave(state, self._step)
+
+    def _open(self, notices: list[str]) -> None:
+        """Nothing is shown of a run that is over already."""
+        self._keeper.set_status("running", self._step)
+        if not self._is_over():
+            self._logbook.open(self.plan(), self._step)
+            for notice in notices:
+                self._logbook.note(notice)
 
     def _remaining(self) -> Iterator[Batch]:
         """The batches from where the run stands to its last."""
@@ -243,12 +285,14 @@ class Trainer:
         self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
         if epoch_ends:
             self._drive.after_epoch()
-        if evaluation_due:
-            self._evaluate_and_judge()
+        best = evaluation_due and self._evaluate_and_judge()
+        if self._saver.due(self._step) or best:
+            self._saver.save(self._captured())
         return update
 
     def _ended(self) -> str:
-        if self._restore_best and self._best is not None:
+        self._saver.save_last(self._step, self._captured)
+        if self._restore_best and self._best_step is not None:
             self.load("best")
         self._finished = True
         return "stopped" if self._patience_over else "finished"
@@ -259,6 +303,39 @@ class Trainer:
             f"step {self._step} (epoch {batch.epoch}, batch {batch.index}): {error} "
             f"The batch has the samples {_listed(self._loader.origin(batch.indices))}."
         )
+
+    # --- What a checkpoint keeps
+
+    def _captured(self) -> Checkpoint:
+        """The run as it stands between two updates: tensors, counters, and nothing that depends on the clock."""
+        state = {
+            "step": self._step,
+            "skipped": self._skipped,
+            "patience_over": self._patience_over,
+            "monitor": None if self._monitor is None else self._monitor.state(),
+            "schedule": self._drive.state_dict(),
+            "logbook": self._logbook.state(),
+        }
+        parts: dict[str, Any] = {
+            "model": self.model.state_dict(),
+            "optimizer": capture_optimizer(self.optimizer, self.model.named_parameters()),
+        }
+        if passing := passing_buffers(self.model):
+            parts["buffers"] = passing
+        return Checkpoint(self._step, parts, state, self._best_step)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.state
+        restore_model(self.model, checkpoint.parts["model"])
+        restore_passing_buffers(self.model, checkpoint.parts.get("buffers", {}))
+        restore_optimizer(self.optimizer, checkpoint.parts["optimizer"], self.model.named_parameters(), leave=self._allow_changes)
+        self._drive.load_state_dict(state["schedule"])
+        self._logbook.restore(state["logbook"])
+        if self._monitor is not None and state["monitor"] is not None:
+            self._monitor.restore(state["monitor"])
+        self._step, self._skipped, self._patience_over = state["step"], state["skipped"], state["patience_over"]
+        self.resumed_from = self._step
+        self._best_step = checkpoint.best
 
     # --- Looking
 
@@ -284,13 +361,17 @@ class Trainer:
         """Put numbers of your own into the next line of the log."""
         self._logbook.log(values)
 
-    def load(self, which: Literal["best"]) -> None:
-        """Give the model the weights of the best evaluation so far."""
-        if which != "best":
-            raise DescriptionError(f'load({which!r}) is not known; use load("best").')
-        if self._best is None:
-            raise DescriptionError("there is no best yet: no evaluation has been made.")
-        self.model.load_state_dict(self._best)
+    def load(self, which: Literal["best", "latest"] | int) -> None:
+        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step."""
+        if which not in ("best", "latest") and type(which) is not int:
+            raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
+        if self.folder is not None:
+            restore_model(self.model, self._saver.load(self.folder, which).parts["model"])
+        elif which == "best" and self._best is not None:
+            self.model.load_state_dict(self._best)
+        else:
+            missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
+            raise DescriptionError(f"there is no {which} yet: {missing}.")
 
     def dry_run(self) -> Evaluation | None:
         """Two updates and an evaluation that leave no trace and write nothing."""
@@ -307,6 +388,16 @@ class Trainer:
     def __repr__(self) -> str:
         return render(self.plan())
 
+    @property
+    def history(self) -> History:
+        """What the run has said so far."""
+        return self._logbook.history
+
+    @property
+    def step(self) -> int:
+        """Update cycles begun so far."""
+        return self._step
+
     def set_folder(self, folder: str | Path) -> None:
         """Where to write, for a run that has not begun."""
         self.folder = Path(folder)
@@ -318,15 +409,18 @@ class Trainer:
     def _evaluation_due(self, every: int) -> bool:
         return self._step % every == 0 or self._step == self.total_steps
 
-    def _evaluate_and_judge(self) -> None:
+    def _evaluate_and_judge(self) -> bool:
+        """True where it is the best so far."""
         evaluation = self.evaluate()
         best = self._monitor is not None and self._monitor.see(evaluation)
         if best:
-            self._best = copy.deepcopy(self.model.state_dict())
+            self._best_step = self._step
+            self._best = copy.deepcopy(self.model.state_dict()) if self.folder is None else None
         self._logbook.evaluated(evaluation, best=best)
         if self._monitor is not None:
             self._drive.after_evaluation(evaluation[self._monitor.name])
             self._patience_over = self._monitor.exhausted
+        return best
 
     def _evaluation_loader(self, source: Source) -> Loader:
         """In the data's own order, in batches as large as the largest micro-batch."""
@@ -337,55 +431,9 @@ class Trainer:
         return as_json(self._description, self.hyper_parameters)
 
 
-def _sources(train: Any, valid: Any, seed: int) -> tuple[Source, dict[str, Source]]:
-    source = as_source(train, "train")
-    if valid is None:
-        return source, {}
-    if isinstance(valid, float):
-        rest, kept = held_out(source, valid, seed)
-        return rest, {"valid": kept}
-    if isinstance(valid, Mapping) and not (isinstance(train, Mapping) and set(train) == set(valid)):
-        return source, {f"valid/{name}": as_source(data, f"valid[{name!r}]") for name, data in valid.items()}
-    return source, {"valid": as_source(valid, "valid")}
-
-
-def _objective_for(loss: LossFunction | None, objective: Objective | None) -> Objective:
-    if loss is not None and objective is not None:
-        raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
-    if objective is not None:
-        if not callable(objective):
-            raise DescriptionError(f"objective={objective!r} cannot be called; pass a function (model, batch) -> Loss.")
-        return objective
-    return from_output() if loss is None else from_loss(loss)
-
-
-def _optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Optimizer:
-    if not isinstance(optimizer, Optimizer):
-        if not callable(optimizer):
-            raise DescriptionError(
-                f"optimizer is a {type(optimizer).__name__}; pass an optimizer, or a function of the parameters."
-            )
-        optimizer = optimizer(model.parameters())
-        if not isinstance(optimizer, Optimizer):
-            raise DescriptionError(f"optimizer= returned a {type(optimizer).__name__}; it must return a torch.optim.Optimizer.")
-    own = set(model.parameters())
-    if not any(p in own for group in optimizer.param_groups for p in group["params"]):
-        raise DescriptionError("the optimizer holds no parameter of this model; was it made from another one?")
-    return optimizer
-
-
-def _monitor_for(name: str | None, mode: Any, metrics: Any, patience: int | None, sets: list[str]) -> Monitor | None:
-    if not sets:
-        for asked, value in (("monitor", name), ("patience", patience)):
-            if value is not None:
-                raise DescriptionError(f"{asked}={value!r} needs evaluations; pass valid=.")
-        return None
-    name = name or f"{sets[0]}/loss"
-    if not any(name.startswith(f"{prefix}/") for prefix in sets):
-        raise DescriptionError(
-            f"monitor={name!r} is no number of an evaluation; they begin with {', '.join(s + '/' for s in sets)}."
-        )
-    return Monitor(name, mode_for(name, mode, metrics), patience)
+def _with_start(allowed: tuple[str, ...]) -> tuple[str, ...]:
+    """Who may change lr may change where the schedule starts from."""
+    return (*allowed, "initial_lr") if "lr" in allowed else allowed
 
 
 def _listed(indices: Tensor) -> str:

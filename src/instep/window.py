@@ -1,6 +1,7 @@
 """The window: the updates since the last line of the log, whose values stay on the device until they are read in bulk."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,31 +9,71 @@ from torch import Tensor
 from instep.records import Update
 
 
-@dataclass
 class Mean:
-    """Σ v·c and Σ c; a mean that can go on."""
+    """Σ v·c and Σ c, added up one by one: in the same order it is the same to the last bit, also across a checkpoint."""
 
-    weighted: float = 0.0
-    count: float = 0.0
+    def __init__(self, weighted: float = 0.0, count: float = 0.0) -> None:
+        self.weighted = weighted
+        self.count = count
 
-    def add(self, weighted: float, count: float) -> None:
-        self.weighted += weighted
+    def add(self, value: float, count: float) -> None:
+        self.weighted += value * count
         self.count += count
 
     def value(self) -> float | None:
         return self.weighted / self.count if self.count else None
 
+    def state(self) -> list[float]:
+        return [self.weighted, self.count]
 
-def read(updates: list[Update]) -> tuple[Mean, float | None]:
-    """The mean loss of the updates that stepped, and their mean gradient norm where it was measured; waits for the device."""
-    stepped = [update for update in updates if not update.skipped]
-    loss = Mean()
-    if stepped:
-        counts = _read([update.count for update in stepped])
+
+class Window:
+    """Adds up updates: the mean loss of those that stepped, their mean gradient norm, how many samples, how many skipped."""
+
+    def __init__(self) -> None:
+        self.unread: list[Update] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.loss, self.grad_norm = Mean(), Mean()
+        self.updates = self.samples = self.skipped = 0
+
+    def __len__(self) -> int:
+        return self.updates + len(self.unread)
+
+    def read(self, *also: Mean) -> None:
+        """Take in what is unread, each loss also into `also`; one read of the device for all of it."""
+        stepped = [update for update in self.unread if not update.skipped]
         values = _read([update.loss for update in stepped])
-        loss.add(sum(v * c for v, c in zip(values, counts, strict=True)), sum(counts))
-    norms = _read([update.grad_norm for update in stepped if update.grad_norm is not None])
-    return loss, sum(norms) / len(norms) if norms else None
+        counts = _read([update.count for update in stepped])
+        for mean in (self.loss, *also):
+            for value, count in zip(values, counts, strict=True):
+                mean.add(value, count)
+        for norm in _read([update.grad_norm for update in stepped if update.grad_norm is not None]):
+            self.grad_norm.add(norm, 1)
+        self.updates += len(self.unread)
+        self.samples += sum(update.samples for update in self.unread)
+        self.skipped += len(self.unread) - len(stepped)
+        self.unread.clear()
+
+    def restart(self) -> None:
+        self.unread.clear()
+        self._start()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps of an open window; everything must have been read."""
+        return {
+            "loss": self.loss.state(),
+            "grad_norm": self.grad_norm.state(),
+            "updates": self.updates,
+            "samples": self.samples,
+            "skipped": self.skipped,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.unread.clear()
+        self.loss, self.grad_norm = Mean(*state["loss"]), Mean(*state["grad_norm"])
+        self.updates, self.samples, self.skipped = state["updates"], state["samples"], state["skipped"]
 
 
 def _read(values: list[Tensor] | list[float | Tensor]) -> list[float]:

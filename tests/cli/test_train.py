@@ -95,8 +95,12 @@ def test_the_folder_of_build_is_kept_and_that_of_the_command_wins(instep: Instep
 def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
     assert instep("train", "my.py").code == 0
     again = instep("train", "my.py")
-    assert again.code == 1
-    assert again.err.endswith("runs/my holds a run already; use another folder, or move it aside (instep train --fresh).\n")
+    assert again.code == 0
+    assert again.out.endswith("This run was finished already; --fresh moves it aside and trains again.\n")
+    other = instep("train", "my.py", "--lr", "0.2")
+    assert other.code == 2
+    assert "runs/my holds a run with another description (before -> now):" in other.err
+    assert "hyper_parameters.lr: 0.1 -> 0.2" in other.err
     before = Path("runs/my/history.jsonl").read_bytes()
     for count in (2, 3):
         said = instep("train", "my.py", "--fresh", "--lr", "0.2")

@@ -121,6 +121,8 @@ def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     print(render(plan if own.no_progress else replace(plan, notes=())), end="\n\n", flush=True)
     history = trainer.fit()
     print(closing_line(history, trainer.folder))
+    if trainer.resumed_from == trainer.step:
+        print("This run was finished already; --fresh moves it aside and trains again.")
     return as_json(history, trainer.folder)
 
 

@@ -57,6 +57,20 @@ class HistoryFile:
         if self.path.exists():
             os.truncate(self.path, length_bytes)
 
+    def length_of(self, rows: int) -> int:
+        """How many bytes the first `rows` rows take."""
+        length = found = 0
+        if rows and self.path.exists():
+            with self.path.open("rb") as file:
+                for line in file:
+                    if found == rows or not line.endswith(b"\n"):
+                        break
+                    length += len(line)
+                    found += 1
+        if found < rows:
+            raise FolderError(f"{self.path} has {found} of the {rows} rows to go on from; put the file back, or start again (fresh).")
+        return length
+
     def _check(self, length_bytes: int, otherwise: str) -> None:
         """That a line ends at `length_bytes`."""
         if length_bytes:

@@ -1,0 +1,89 @@
+"""Changes: what differs between the description of a run in its folder and the one that wants to go on with it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from instep.errors import DescriptionError, InstepError
+from instep.schedules import Schedule
+
+# What decides the result and must be the same, and what only has to be said.
+COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
+NOTICED = ("device", "threads", "versions")
+# How long a run is may change where the schedule does not depend on it; that is judged apart.
+LENGTHS = ("epochs", "max_steps")
+
+Change = tuple[str, Any, Any]  # where, before, now
+
+
+def require_same(
+    before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
+) -> list[str]:
+    """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
+    found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
+    lengths = [change for change in found if _short(change[0]) in LENGTHS]
+    grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
+    excused = {*allowed, *(LENGTHS if longer_is_fine and grows else ())}
+    wrong = [change for change in found if not _is_allowed(change[0], excused)]
+    if wrong:
+        names = ", ".join(repr(name) for name in dict.fromkeys(_short(where) for where, _, _ in wrong))
+        rows = "\n".join(f"  {where}: {_shown(old)} -> {_shown(new)}" for where, old, new in wrong[:20])
+        more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
+        raise DescriptionError(
+            f"{folder} holds a run with another description (before -> now):\n{rows}{more}\n"
+            f"Use another folder, start again (fresh), or pass allow_changes=({names},).{_about_lengths(lengths, grows)}"
+        )
+    noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
+    return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
+
+
+def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
+    """Every leaf that differs; lists of different lengths as a whole."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            yield from differences(before.get(name), now.get(name), f"{where}.{name}")
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for i, (old, new) in enumerate(zip(before, now, strict=True)):
+            yield from differences(old, new, f"{where}.{i}")
+    elif before != now:
+        yield where, before, now
+
+
+def _is_allowed(where: str, allowed: Collection[str]) -> bool:
+    """A name allows a change of that name anywhere: "lr" the one of every group, "data" all of the data."""
+    return any(part in allowed for part in where.split(".")) or where in allowed
+
+
+def _short(where: str) -> str:
+    """The name that somebody would allow: the last part that is a word, or the whole room for data and model."""
+    parts = [part for part in where.split(".") if not part.isdecimal()]
+    return parts[0] if parts[0] in ("data", "model") else parts[-1]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _about_lengths(lengths: list[Change], grows: bool) -> str:
+    if not lengths:
+        return ""
+    if not grows:
+        return " A run cannot be made shorter than it was described."
+    return (
+        " This schedule depends on the length of the run, so a longer run is another one: its learning rates would have been"
+        " others from the first update on."
+    )
+
+
+def ignores_length(schedule: Any, before: int, now: int) -> bool:
+    """Whether a schedule gives the updates of a run of `before` updates the same learning rates where it has `now` updates."""
+    if schedule is None:
+        return True
+    if not isinstance(schedule, Schedule):
+        return False  # what a function builds with total_steps cannot be seen from outside
+    try:
+        old, new = schedule.curve(max(before, 1), 1.0), schedule.curve(max(now, 1), 1.0)
+    except InstepError:
+        return False
+    stride = max(1, before // 1000)
+    return all(old(position) == new(position) for position in range(0, before, stride))

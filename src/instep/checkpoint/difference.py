@@ -1,0 +1,120 @@
+"""Difference: what does not fit between the weights of a model and those of a file, as data and as a table for people."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from instep.checkpoint.dtypes import name_of
+
+Kind = Literal["missing", "unexpected", "shape", "dtype", "tied"]
+SHOWN = 30
+
+
+@dataclass(frozen=True)
+class Odd:
+    """One name that does not fit: what the model has there and what the file has, in words; "-" for nothing."""
+
+    kind: Kind
+    name: str
+    model: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All that does not fit. True where there is something.
+
+    `missing` names are in the model only, `unexpected` ones in the file only. A `dtype` differs where the model's could not hold
+    the file's values; bfloat16 into float32 is none. `tied` is one tensor in the model and two different ones in the file.
+    `repaired` names had prefixes of wrappers (`module.`, `_orig_mod.`) that were left out or put in.
+    """
+
+    odds: tuple[Odd, ...] = ()
+    repaired: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.odds)
+
+    def names(self, kind: Kind) -> list[str]:
+        """The names that do not fit in this way."""
+        return [odd.name for odd in self.odds if odd.kind == kind]
+
+    @property
+    def missing(self) -> list[str]:
+        return self.names("missing")
+
+    @property
+    def unexpected(self) -> list[str]:
+        return self.names("unexpected")
+
+    def __str__(self) -> str:
+        from instep.report.table import clean, columns
+
+        if not self.odds:
+            return "no difference"
+        rows = [(odd.kind, clean(odd.name), odd.model, odd.file) for odd in self.odds[:SHOWN]]
+        lines = columns(("", "name", "model", "file"), rows, left=("", "name", "model", "file"))
+        more = len(self.odds) - SHOWN
+        return "\n".join([*lines, f"and {more:,} more"] if more > 0 else lines)
+
+
+def compare(model: Mapping[str, Any], file: Mapping[str, Any], unmatched: Mapping[str, Any]) -> Iterator[Odd]:
+    """What does not fit: `model` and `file` by the names of the model, `unmatched` is what else the file has, by its own."""
+    aliases = _aliases(model)
+    for name, ours in model.items():
+        if name not in file:
+            if not any(alias in file for alias in aliases.get(id(ours), ())):
+                yield Odd("missing", name, form(ours), "-")
+            continue
+        theirs = file[name]
+        if not _same_shape(ours, theirs):
+            yield Odd("shape", name, form(ours), form(theirs))
+        elif isinstance(theirs, Tensor) and not _holds(ours.dtype, theirs.dtype):
+            yield Odd("dtype", name, form(ours), form(theirs))
+    yield from _untied(aliases, file)
+    for name, theirs in unmatched.items():
+        yield Odd("unexpected", name, "-", form(theirs))
+
+
+def form(value: Any) -> str:
+    """`float32 (3, 4)`, or the type of what is no tensor."""
+    if is_lazy(value):
+        return "not yet known"
+    return f"{name_of(value.dtype)} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+
+
+def _same_shape(ours: Any, theirs: Any) -> bool:
+    if not isinstance(ours, Tensor) or not isinstance(theirs, Tensor):
+        return isinstance(ours, Tensor) == isinstance(theirs, Tensor)
+    return is_lazy(ours) or ours.shape == theirs.shape
+
+
+def _holds(ours: torch.dtype, theirs: torch.dtype) -> bool:
+    """Whether every value of the file's dtype is one of the model's: the same kind of number, and no narrower."""
+    if ours == theirs:
+        return True
+    same_kind = (ours.is_floating_point, ours.is_complex) == (theirs.is_floating_point, theirs.is_complex)
+    narrow = {torch.bool} & {ours, theirs} or any(dtype.itemsize == 1 and dtype.is_floating_point for dtype in (ours, theirs))
+    return same_kind and not narrow and torch.promote_types(ours, theirs) == ours
+
+
+def _aliases(model: Mapping[str, Any]) -> dict[int, list[str]]:
+    """The names of each tensor that has several: a file may hold it under any one of them."""
+    names: dict[int, list[str]] = {}
+    for name, value in model.items():
+        if isinstance(value, Tensor):
+            names.setdefault(id(value), []).append(name)
+    return {key: several for key, several in names.items() if len(several) > 1}
+
+
+def _untied(aliases: Mapping[int, list[str]], file: Mapping[str, Any]) -> Iterator[Odd]:
+    for several in aliases.values():
+        first, *others = [name for name in several if isinstance(file.get(name), Tensor)] or [""]
+        for name in others:
+            one, other = file[first], file[name]
+            if one is not other and one.shape == other.shape and not torch.equal(one, other):
+                yield Odd("tied", name, f"is {first}", f"differs from {first}")

@@ -1,0 +1,66 @@
+"""Durable changes to a folder: what is done here is on the disk when it returns, and is done whole or not at all."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from instep.checkpoint.tensorfile import Written, write_chunks
+
+# Hidden names of what is on its way in or out; `shelf.tidy` knows what to do with each.
+WRITING, GONE, ASIDE = ".writing-", ".gone-", ".aside-"
+
+
+def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> Written:
+    """A new file with this content; waits for the disk."""
+    with open(path, "xb", buffering=0) as file:
+        return write_chunks(file, chunks)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """The file is the old one or the new one, never half of it. The folder is still to be synced."""
+    beside = path.with_name(f"{WRITING}{path.name}-{secrets.token_hex(4)}")
+    try:
+        write_file(beside, [content])
+        os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Names in a folder reach the disk with the folder; Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def put_in_place(beside: Path, place: Path) -> Path | None:
+    """Give a finished folder its name. What had the name is moved aside and returned, to be deleted once this is synced."""
+    aside = place.with_name(f"{ASIDE}{place.name}")
+    if not place.exists():
+        os.rename(beside, place)
+        return aside if aside.exists() else None
+    discard(aside)
+    os.rename(place, aside)
+    try:
+        os.rename(beside, place)
+    except BaseException:
+        os.rename(aside, place)
+        raise
+    return aside
+
+
+def discard(path: Path) -> None:
+    """Delete a folder: away under its name at once, then from the disk. What is left where that fails is tidied up later."""
+    gone = path.with_name(f"{GONE}{path.name.lstrip('.')}-{secrets.token_hex(4)}")
+    try:
+        os.rename(path, gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)

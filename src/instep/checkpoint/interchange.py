@@ -1,0 +1,99 @@
+"""Interchange: the weights of models in files that other programs read, and from files that they wrote.
+
+`save_model` writes plain safetensors; `load_model` takes that, torch files, checkpoints and runs. The classic dictionary, with
+the optimizer and the epoch in it, is in `classic.py`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from instep.checkpoint import header
+from instep.checkpoint.difference import Difference
+from instep.checkpoint.durable import write_file
+from instep.checkpoint.fitting import State, apply_all, fit
+from instep.checkpoint.layout import lay_out
+from instep.checkpoint.manifest import ENDING
+from instep.checkpoint.names import bare_names
+from instep.checkpoint.placing import placing
+from instep.checkpoint.tensorfile import chunks_of
+from instep.checkpoint.torchfile import ENDINGS, write_torch
+from instep.checkpoint.weights import ONE, read_states
+from instep.errors import CheckpointError, DescriptionError
+
+Models = nn.Module | Mapping[str, nn.Module]
+
+
+def save_model(model: Models, path: str | Path) -> None:
+    """Write the weights of a model to a safetensors file, or to a torch file where the name ends in .pt, .pth or .bin.
+
+    Several models, `{"g": G, "d": D}`, go into one file, with names that begin with `g.` and `d.`. Names are those of the bare
+    model, without what DistributedDataParallel and torch.compile put before them. Tied weights are stored once.
+
+    >>> import tempfile
+    >>> saved, loaded = nn.Linear(4, 3), nn.Linear(4, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(saved, f"{folder}/model.safetensors")
+    ...     load_model(loaded, f"{folder}/model.safetensors")
+    Difference(odds=(), repaired=0)
+    >>> bool((saved.weight == loaded.weight).all())
+    True
+    """
+    path = Path(path)
+    models = as_models(model)
+    states = {name: state_of(one) for name, one in models.items()}
+    state = states.get(ONE) or {f"{name}.{key}": value for name, one in states.items() for key, value in one.items()}
+    if path.suffix in ENDINGS:
+        write_torch(path, state)
+    elif path.suffix == ENDING:
+        _write_safetensors(path, state)
+    else:
+        raise DescriptionError(
+            f"{path} does not say which format it is to have; end it in .safetensors, or in .pt for torch.save."
+        )
+
+
+def load_model(model: Models, path: str | Path, *, strict: bool = True) -> Difference:
+    """Give a model the weights in a file, of a checkpoint, or of a run (its best, or latest where it has no best).
+
+    Takes safetensors and torch files, also the dictionaries that people keep a state_dict in. Names match with or without the
+    prefixes `module.` and `_orig_mod.`. What does not fit is an error with a table, and the model stays as it was; with
+    `strict=False` what fits is loaded and the difference is returned. Of several models those that are named are loaded.
+    """
+    models = as_models(model)
+    path = Path(path)
+    states = read_states(path, list(models))
+    fittings = [fit(one, states[name], prefix=f"{name}." if name != ONE else "") for name, one in models.items()]
+    return apply_all(fittings, path, strict=strict)
+
+
+def as_models(model: Models) -> Mapping[str, nn.Module]:
+    """Several models by name; a single one has the empty name."""
+    if isinstance(model, nn.Module):
+        return {ONE: model}
+    named = isinstance(model, Mapping) and model and all(isinstance(name, str) and name and "." not in name for name in model)
+    if not named or not all(isinstance(one, nn.Module) for one in model.values()):
+        raise DescriptionError(f'{type(model).__name__} is no model; pass a torch.nn.Module, or several as {{"g": G, "d": D}}.')
+    return model
+
+
+def state_of(model: nn.Module) -> State:
+    """The state of a model under its bare names."""
+    bare, state = bare_names(model), model.state_dict()
+    if all(name == short for name, short in bare.items()):
+        return state  # with the versions of its modules, which it carries in an attribute
+    return {bare[name]: value for name, value in state.items()}
+
+
+def _write_safetensors(path: Path, state: State) -> None:
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise CheckpointError(
+                f"{path}: {name!r} is a {type(value).__name__}, and safetensors keeps tensors only; "
+                f"save to {path.with_suffix('.pt').name} instead."
+            )
+    layout = lay_out(state, str(path))
+    head = header.render(layout, str(path))
+    with placing(path) as beside:
+        write_file(beside, chunks_of(layout, state, head))

@@ -1,0 +1,140 @@
+"""The shelf: the folder `checkpoints/` of a run. What stands on it, what its labels LATEST and BEST name, and what may go.
+
+A checkpoint gets its name by one rename after it is whole, so every `step-…` is complete. The labels are for people; the newest
+and its best are found by looking, since a process may die between the rename and the label.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Literal
+
+from instep.checkpoint import manifest
+from instep.checkpoint.durable import ASIDE, GONE, WRITING, discard, replace_file, sync_folder
+from instep.checkpoint.manifest import MANIFEST, Manifest
+from instep.errors import CheckpointError
+
+LATEST, BEST = "LATEST", "BEST"
+PASSED_OVER = "passed-over-"
+_NAME = re.compile(r"step-(\d{8,15})")
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps of which there is a checkpoint, the oldest first; none where there is no folder."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CheckpointError(f"{folder} cannot be read: {error.strerror}.") from None
+    found = {step_of(name.removeprefix(ASIDE)) for name in names}
+    return sorted(step for step in found if step is not None)
+
+
+def step_of(name: str) -> int | None:
+    """The step in a checkpoint's name; None for any other name."""
+    match = _NAME.fullmatch(name)
+    step = int(match[1]) if match else None
+    return step if step is not None and step_name(step) == name else None
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is: a process that died while it replaced one has left the old one aside."""
+    place = folder / step_name(step)
+    aside = folder / f"{ASIDE}{place.name}"
+    return aside if aside.exists() and not place.exists() else place
+
+
+def locate(folder: Path, which: Literal["latest", "best"] | int) -> Path:
+    """Where a checkpoint is; an error says which ones there are."""
+    there = steps(folder)
+    if which == "latest" and there:
+        return path_of(folder, there[-1])
+    wanted = best_step(folder) if which == "best" else which
+    if type(wanted) is int and wanted in there:
+        return path_of(folder, wanted)
+    has = f"it has {', '.join(map(str, there))}" if there else "it has none"
+    raise CheckpointError(f"{folder} has no checkpoint {which!r}; {has}.")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """What a checkpoint says of itself; its files are not looked at."""
+    size = (path / MANIFEST).lstat().st_size
+    if size > manifest.LIMIT_BYTES:
+        raise CheckpointError(f"{MANIFEST} has {size:,} bytes")
+    found = manifest.parse((path / MANIFEST).read_bytes())
+    if found.step != step_of(path.name.removeprefix(ASIDE)):
+        raise CheckpointError(f"{MANIFEST} is that of step {found.step}")
+    return found
+
+
+def best_step(folder: Path) -> int | None:
+    """The best step that the newest checkpoint knows of. Its files are not looked at."""
+    known = (_best_known_to(path_of(folder, step)) for step in reversed(steps(folder)))
+    return next((best for best in known if best is not None), None)
+
+
+def label(folder: Path) -> None:
+    """Make LATEST and BEST say what is on the shelf."""
+    there, best = steps(folder), best_step(folder)
+    for name, step in ((LATEST, there[-1] if there else None), (BEST, best)):
+        if step is not None and _label(folder, name) != step:
+            replace_file(folder / name, f"{step_name(step)}\n".encode("ascii"))
+    sync_folder(folder)
+
+
+def pass_over(folder: Path, newest: int) -> None:
+    """Move out of the way what is later than the checkpoint just written: the run went on from an earlier one.
+
+    Those are damaged, or of a stretch that somebody went back from. They stay to be looked at, as `passed-over-step-…`.
+    """
+    for step in [step for step in steps(folder) if step > newest]:
+        path = path_of(folder, step)
+        target = folder / f"{PASSED_OVER}{step_name(step)}"
+        discard(target)
+        os.rename(path, target)
+
+
+def retain(folder: Path, keep: int | None) -> None:
+    """Delete all but the last `keep`, and the best that each of those knows: whichever is resumed finds its best."""
+    if keep is None:
+        return
+    there = steps(folder)
+    kept = set(there[-keep:])
+    kept |= {best for step in kept if (best := _best_known_to(path_of(folder, step))) is not None}
+    for step in there:
+        if step not in kept:
+            discard(path_of(folder, step))
+
+
+def tidy(folder: Path) -> None:
+    """Clean up after a process that died: what was half written or half deleted goes, what was moved aside comes back.
+
+    Only for the one process that writes to the run.
+    """
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((WRITING, GONE)):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        elif path.name.startswith(ASIDE) and step_of(path.name.removeprefix(ASIDE)) is not None:
+            place = folder / path.name.removeprefix(ASIDE)
+            discard(path) if place.exists() else os.rename(path, place)
+
+
+def _best_known_to(path: Path) -> int | None:
+    try:
+        return read_manifest(path).best
+    except (OSError, CheckpointError):
+        return None  # a damaged one knows nothing
+
+
+def _label(folder: Path, name: str) -> int | None:
+    try:
+        with open(folder / name, encoding="ascii") as file:
+            return step_of(file.read(64).strip())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,96 @@
+"""Tensor files: safetensors, written and read in one pass, with the checksum taken on the way.
+
+Written here and not by the safetensors package, which needs the whole file in memory twice and would have to read it again for a
+checksum. Bytes go from the tensors' own memory to the file, a few megabytes at a time; all of it lets other threads run.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from instep.checkpoint import header
+from instep.checkpoint.dtypes import stored_form
+from instep.checkpoint.layout import Layout, Stored
+from instep.errors import CheckpointError
+
+_CHUNK_BYTES = 1 << 20  # read from memory once for both the checksum and the file: small enough to stay in the cache
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a manifest says of a file."""
+
+    size_bytes: int
+    crc32: int
+
+
+def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> Written:
+    """Write all of it; waits until it is on the disk."""
+    size, checksum = 0, 0
+    for chunk in chunks:
+        for begin in range(0, len(chunk), _CHUNK_BYTES):
+            part = chunk[begin : begin + _CHUNK_BYTES]
+            checksum = zlib.crc32(part, checksum)
+            _write_all(file, part)
+        size += len(chunk)
+    os.fsync(file.fileno())
+    return Written(size, checksum)
+
+
+def _write_all(file: BinaryIO, part: bytes | memoryview) -> None:
+    """An unbuffered file may take less than it is given, as on a disk that is nearly full."""
+    while part:
+        part = memoryview(part)[file.write(part) :]
+
+
+def chunks_of(layout: Layout, tensors: Mapping[str, Tensor], head: bytes) -> Iterable[bytes | memoryview]:
+    """A file's bytes in order; a tensor that does not lie row by row on the host is brought there one at a time."""
+    yield head
+    for one in layout.stored:
+        yield as_bytes(tensors[one.name].detach().cpu().resolve_conj().resolve_neg().contiguous())
+
+
+def as_bytes(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the host, not a copy."""
+    return tensor.view(-1).view(torch.uint8).numpy().data
+
+
+def read_tensors(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], int]:
+    """The tensors of an open file of this size and its checksum. Memory for at most `size_bytes` is taken."""
+    first = file.read(8)
+    text = file.read(header.length_of(first, size_bytes))
+    layout = header.parse(text, size_bytes - 8 - len(text))
+    checksum = zlib.crc32(text, zlib.crc32(first))
+    tensors: dict[str, Tensor] = {}
+    for one in layout.stored:
+        tensors[one.name], checksum = _read_one(file, one, checksum)
+    for name, view in layout.views.items():
+        base = tensors[view.of]
+        same = (view.shape, view.strides, view.offset) == (tuple(base.shape), base.stride(), 0)
+        tensors[name] = base if same else base.as_strided(view.shape, view.strides, view.offset)
+    return tensors, checksum
+
+
+def _read_one(file: BinaryIO, one: Stored, checksum: int) -> tuple[Tensor, int]:
+    try:
+        # Taken in the stored form: to ask for complex32 by name brings a warning that is none of the reader's business.
+        plain, shape = stored_form(one.dtype, one.shape)
+        rows = torch.empty(shape, dtype=plain).view(one.dtype).view(one.shape)
+    except RuntimeError:  # the shape fits the file, so it is the memory that does not
+        raise CheckpointError(f"tensor {one.name[:80]!r} needs {one.size_bytes:,} bytes of memory, which there are not") from None
+    memory = as_bytes(rows)
+    for begin in range(0, len(memory), _CHUNK_BYTES):
+        part = memory[begin : begin + _CHUNK_BYTES]
+        if file.readinto(part) != len(part):  # type: ignore[attr-defined]  # a buffered file fills the whole of it
+            raise CheckpointError(f"it ends within tensor {one.name[:80]!r}")
+        checksum = zlib.crc32(part, checksum)
+    if one.dtype is torch.bool and rows.numel() and int(rows.view(torch.uint8).max()) > 1:
+        raise CheckpointError(f"tensor {one.name[:80]!r} is of truth values and holds others")
+    if one.strides is None:
+        return rows, checksum
+    return torch.empty_strided(one.shape, one.strides, dtype=one.dtype).copy_(rows), checksum

@@ -1,0 +1,99 @@
+"""Weights at a path: whatever kind of file or folder it is, the states of the models that were asked for.
+
+A run folder gives its best checkpoint, or the latest where no evaluation was made; a checkpoint folder its model; a file what is
+in it: safetensors, a bare state_dict, or a dictionary that has one under a usual name.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torch import Tensor
+
+from instep.checkpoint import shelf
+from instep.checkpoint.fitting import State, require_state
+from instep.checkpoint.manifest import ENDING, MANIFEST
+from instep.checkpoint.read import read
+from instep.checkpoint.tensorfile import read_tensors
+from instep.checkpoint.torchfile import ENDINGS, read_torch
+from instep.errors import CheckpointError
+
+# Where dictionaries keep the state of a model: the classic one, Lightning's, and what many repositories write.
+MODEL = ("model_state_dict", "state_dict", "model")
+ONE = ""  # how the only model is called
+_SHELF = "checkpoints"
+
+
+def read_states(path: Path, models: Sequence[str] = (ONE,)) -> dict[str, State]:
+    """The state of each of these models, by its name; `("",)` asks for that of the only one."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist; name a file of weights, a run or a checkpoint.")
+    if path.is_dir():
+        return _of_checkpoint(checkpoint_in(path), models)
+    content = read_torch(path) if _is_torch(path) else read_safetensors(path)
+    return {name: state_in(content, name, path) for name in models}
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file; a name that shares its memory with another is that tensor, or a view of it."""
+    try:
+        with open(path, "rb") as file:
+            return read_tensors(file, path.stat().st_size)[0]
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from None
+    except CheckpointError as error:
+        raise CheckpointError(f"{path} is no safetensors file, or a damaged one: {error}.") from None
+
+
+def checkpoint_in(folder: Path) -> Path:
+    """The checkpoint that a folder is or has: of a run the best one, or the latest where there is no best."""
+    if (folder / MANIFEST).exists() or shelf.step_of(folder.name) is not None:
+        return folder
+    if (folder / _SHELF).is_dir():
+        folder = folder / _SHELF
+    if not shelf.steps(folder):
+        raise CheckpointError(f"{folder} has no checkpoint; name a run that has some, a checkpoint, or a file of weights.")
+    return shelf.locate(folder, "best" if (folder / shelf.BEST).exists() else "latest")
+
+
+def state_in(content: Any, name: str, where: object) -> State:
+    """The state of a model in what a file holds: under its name, its classic names, or all of it."""
+    if not isinstance(content, Mapping):
+        return require_state(content, where)
+    key = key_in(content, name)
+    flat = require_state(content if key is None else content[key], where)
+    if name == ONE or (key is not None and key not in MODEL):
+        return flat
+    under = {key.removeprefix(f"{name}."): value for key, value in flat.items() if key.startswith(f"{name}.")}
+    if not under:
+        heads = dict.fromkeys(key.partition(".")[0] for key in flat)
+        raise CheckpointError(f"{where} has no model {name!r}; its names begin with {', '.join(list(heads)[:8])}.")
+    return under
+
+
+def key_in(content: Mapping[str, Any], name: str) -> str | None:
+    """Where a dictionary keeps the state of a model; None where it is a bare state_dict."""
+    own = () if name == ONE else (name, f"{name}_state_dict", f"model_{name}_state_dict", f"model{name}_state_dict")
+    return next((key for key in (*own, *MODEL) if isinstance(content.get(key), Mapping)), None)
+
+
+def _of_checkpoint(path: Path, models: Sequence[str]) -> dict[str, State]:
+    there = {file.name.removesuffix(ENDING) for file in path.glob(f"*{ENDING}")}
+    parts = {name: name if name in there else "model" for name in models}
+    held = read(path, parts=sorted(set(parts.values()))).parts
+    return {
+        name: require_state(held[part], path) if part == name or name == ONE else state_in(held[part], name, path)
+        for name, part in parts.items()
+    }
+
+
+def _is_torch(path: Path) -> bool:
+    """By its ending; a file of any other name by what it begins with."""
+    if path.suffix in ENDINGS or path.suffix == ENDING:
+        return path.suffix in ENDINGS
+    with open(path, "rb") as file:
+        return not _begins_as_safetensors(file)
+
+
+def _begins_as_safetensors(file: BinaryIO) -> bool:
+    return file.read(9)[8:] == b"{"

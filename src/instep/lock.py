@@ -1,0 +1,58 @@
+"""The lock of a run folder: one process at a time. The system lets go of it when the process ends, however it ends."""
+
+import os
+from pathlib import Path
+from typing import IO
+
+from instep.errors import FolderError
+
+NAME = "lock"
+
+
+class Lock:
+    """Held from `take` to `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._file: IO[str] | None = None
+
+    def take(self) -> None:
+        """Raises where another process (or another Trainer of this one) trains in the folder."""
+        try:
+            file = open(self._path, "a+", encoding="utf-8")  # noqa: SIM115  # it stays open as long as the lock is held
+        except OSError as error:
+            raise FolderError(f"{self._path.parent} cannot be written to: {error.strerror}.") from None
+        try:
+            _lock(file)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise FolderError(
+                f"{self._path.parent} is in use by {holder}; wait for it, stop it, or use another folder."
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()  # and with it the lock
+            self._file = None
+
+
+try:
+    import fcntl
+
+    def _lock(file: IO[str]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+except ImportError:  # Windows
+    import msvcrt
+
+    def _lock(file: IO[str]) -> None:
+        """A byte far behind the text, so that others can still read who holds it."""
+        file.seek(1 << 20)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        file.seek(0)
