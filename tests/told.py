@@ -34,7 +34,7 @@ def logged(
     waiting: float = 0.03,
 ) -> Logged:
     pace = Pace(samples_per_s=12_345.0, waiting=waiting, seconds=step / 100)
-    return Logged(step, (step - 1) // STEPS_PER_EPOCH, loss, 0.003, grad_norm, skipped, extra or {}, pace)
+    return Logged(step, (step - 1) // STEPS_PER_EPOCH, loss, 0.003, grad_norm, None, None, skipped, extra or {}, pace)
 
 
 def evaluation(step: int, loss: float = 0.25, accuracy: float = 0.75) -> Evaluation:
@@ -48,7 +48,7 @@ def run_folder(folder: Path, *, state: str = "finished", epochs: int = 3, **chan
         "title": "handwritten digits",
         "created": CREATED.isoformat(),
         "settings": {"batch_size": 64, "clip_norm": None, "schedule": "OneCycle(max_lr=0.003)"},
-        "build": {"lr": 0.003, "hidden": [128, 64]},
+        "hyper_parameters": {"lr": 0.003, "hidden": [128, 64]},
         "versions": {"torch": "2.13.0"},
         "threads": 2,
         "device": "cpu",

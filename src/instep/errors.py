@@ -36,6 +36,10 @@ class NonFiniteLoss(InstepError):
     """A loss is inf or nan."""
 
 
+class NonFiniteGradient(InstepError):
+    """A gradient is inf or nan, though the loss is not."""
+
+
 class FolderError(InstepError):
     """A run folder cannot be made, written or read."""
 

@@ -110,6 +110,8 @@ class Logbook:
             loss=window.loss.value(),
             lr=update.lr,
             grad_norm=window.grad_norm.value(),
+            clipped=int(window.clipped.weighted) if window.clipped.count else None,
+            penalty=window.penalty.value(),
             skipped=window.skipped,
             extra=self._extra,
             pace=self._pace(),

@@ -22,6 +22,8 @@ class Done(NamedTuple):
     count: float | Tensor  # type: ignore[assignment]  # a tuple's own count() is of no use here
     grad_norm: Tensor | None
     stepped: bool
+    clipped: Tensor | None = None  # whether clipping changed anything; None where nothing is clipped
+    penalty: Tensor | None = None  # l1·Σ|p| + l2·Σp², apart from the loss; None where there is none
 
 
 class Update(NamedTuple):
@@ -39,6 +41,8 @@ class Update(NamedTuple):
     lrs: tuple[float, ...]  # of each parameter group, as it was during this update
     grad_norm: Tensor | None
     skipped: bool
+    clipped: Tensor | None = None
+    penalty: Tensor | None = None
 
     @property
     def lr(self) -> float:
@@ -86,6 +90,8 @@ class Logged:
     loss: float | None  # None where every update of the window was skipped
     lr: float
     grad_norm: float | None
+    clipped: int | None  # how many of the updates were clipped; None where nothing is clipped
+    penalty: float | None  # the mean penalty; None where there is none
     skipped: int
     extra: Mapping[str, float]  # what the user logged
     pace: Pace

@@ -271,10 +271,10 @@ class Trainer:
 
     def _recorded(self, batch: Batch, done: Done) -> Update:
         """Count the update, say it, and evaluate where that is due: at every yield the run is whole."""
-        loss, count, grad_norm, stepped = done
+        loss, count, grad_norm, stepped, clipped, penalty = done
         _, epoch, index, samples, _ = batch
         lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
-        update = Update(self._step, epoch, index, loss, count, samples, lrs, grad_norm, not stepped)
+        update = Update(self._step, epoch, index, loss, count, samples, lrs, grad_norm, not stepped, clipped, penalty)
         self._step += 1
         if stepped:
             self._drive.after_update()

@@ -9,11 +9,14 @@ from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from instep.errors import DescriptionError, InstepError, NonFiniteLoss, ObjectiveError, UpdateError
+from instep.device import readable
+from instep.errors import DescriptionError, InstepError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, UpdateError
 from instep.objective import Loss, as_loss
+from instep.optim.clip import Clipping, Limit, nonfinite_gradients
+from instep.optim.penalty import Penalty
 from instep.records import Done
 from instep.sums import OnNonFinite, Sums
 
@@ -33,8 +36,12 @@ class UpdateCycle:
     `objective(model, micro_batch)` where the cycle was given its `model`.
 
     Order, always: gradients cleared (before the first forward of a `run`, before the first backward by hand, so they can be read
-    after the step), forward and backward over each micro-batch, normalise, clip, step. A non-finite loss raises before the
-    step; `on_nonfinite="skip"` leaves that update out instead. On an accelerator it is noticed one update late, so that
+    after the step), forward and backward over each micro-batch, unscale, normalise, penalties, clip, step. `clip_norm` and
+    `clip_value` may be one number or one a group by its name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the objective, not on bias and
+    norm; `scaler` is for half precision, and an update that it leaves out has not stepped.
+
+    A non-finite loss raises before the step, and so do non-finite gradients where their norm is measured (`clip_norm`, also
+    math.inf); `on_nonfinite="skip"` leaves that update out instead. On an accelerator it is noticed one update late, so that
     nothing waits for the device, while "skip" waits for it once an update.
     """
 
@@ -43,23 +50,26 @@ class UpdateCycle:
         optimizer: Optimizer,
         *,
         model: nn.Module | None = None,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
+        clip_norm: Limit = None,
+        clip_value: Limit = None,
+        l1: float = 0.0,
+        l2: float = 0.0,
         on_nonfinite: OnNonFinite = "stop",
+        scaler: GradScaler | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
-        for name, limit in (("clip_norm", clip_norm), ("clip_value", clip_value)):
-            if limit is not None and not limit > 0:
-                raise DescriptionError(f"{name}={limit} leaves no gradient; use a number above 0, or None for no clipping.")
         if on_nonfinite not in get_args(OnNonFinite):
             raise DescriptionError(f'on_nonfinite={on_nonfinite!r} is not known; use "stop" or "skip".')
         self.optimizer = optimizer
         self.model = model
-        self._clip_norm = clip_norm
-        self._clip_value = clip_value
+        self._clipping = Clipping(optimizer, norm=clip_norm, value=clip_value)
+        self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
+        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._on_nonfinite = on_nonfinite
         self._needs_closure = _needs_closure(optimizer)
+        if self._needs_closure and self._scaler is not None:
+            raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
         self._clear = self._set_gradients_to_none if type(optimizer).zero_grad is Optimizer.zero_grad else optimizer.zero_grad
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
         self._late: Tensor | None = None  # an accelerator's unread flag: was the loss of the update before not finite?
@@ -77,7 +87,7 @@ class UpdateCycle:
         for micro_batch in micro_batches:
             value = sums.add(self._forward(objective, micro_batch))
             if value is not None:
-                value.backward()
+                (value if self._scaler is None else self._scaler.scale(value)).backward()
         return self._finish(sums)
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
@@ -101,7 +111,7 @@ class UpdateCycle:
             self.discard()  # a cycle that lacks a micro-batch must not be stepped
             raise
         if value is not None:
-            value.backward()
+            (value if self._scaler is None else self._scaler.scale(value)).backward()
 
     def step(self) -> Done:
         """Normalise, clip and step with what `backward` added up; says what was done."""
@@ -124,17 +134,53 @@ class UpdateCycle:
         return returned if isinstance(returned, Loss) else as_loss(returned, micro_batch)
 
     def _finish(self, sums: Sums) -> Done:
-        evaluation = self._evaluated(sums)
-        if evaluation.stepped:
+        done = self._evaluated(sums)
+        if done.stepped:
+            if self._scaler is not None:
+                return done._replace(stepped=self._scaled_step(self._scaler))
             self.optimizer.step()
-        return evaluation
+        return done
 
     def _evaluated(self, sums: Sums) -> Done:
         """The gradients made ready for a step, or cleared where there is to be none."""
         if self._may_step(sums):
-            return Done(sums.loss(), sums.total(), self._prepare_gradients(sums), stepped=True)
+            done = self._prepared(sums)
+            if done.grad_norm is None or self._is_finite(done.grad_norm):
+                return done
         self._clear()
         return Done(sums.loss(), sums.total(), None, stepped=False)
+
+    def _prepared(self, sums: Sums) -> Done:
+        """Unscale, normalise, penalties, clip."""
+        if self._scaler is not None:
+            self._scaler.unscale_(self.optimizer)
+        if sums.pieces > 1:
+            _multiply([p.grad for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None], sums.normaliser())
+        penalty = self._penalty.add() if self._penalty.active else None
+        norm, clipped = self._clipping.apply() if self._clipping.active else (None, None)
+        return Done(sums.loss(), sums.total(), norm, stepped=True, clipped=clipped, penalty=penalty)
+
+    def _scaled_step(self, scaler: GradScaler) -> bool:
+        """Whether the step was made: the scaler leaves it out where a gradient overflowed, and lowers its scale."""
+        before = scaler.get_scale()
+        scaler.step(self.optimizer)
+        scaler.update()
+        return scaler.get_scale() >= before
+
+    def _is_finite(self, norm: Tensor) -> bool:
+        """Whether the gradients may be stepped with; under a scaler that is the scaler's business."""
+        if self._scaler is not None:
+            return True
+        if not readable(norm) and self._on_nonfinite == "stop":
+            late = ~torch.isfinite(norm)
+            self._late = late if self._late is None else self._late | late
+            return True
+        if torch.isfinite(norm).item():
+            return True
+        if self._on_nonfinite == "stop":
+            named = ", ".join(nonfinite_gradients(self.optimizer, self.model)[:8])
+            raise NonFiniteGradient(f"the loss is finite, its gradients are not: {named}; no step was made.")
+        return False
 
     def _may_step(self, sums: Sums) -> bool:
         if not sums.pieces:
@@ -158,17 +204,6 @@ class UpdateCycle:
                 "the loss of the update before this one is not finite, and its step was made. Go back to a checkpoint, or "
                 'use on_nonfinite="skip", which waits for the device once an update.'
             )
-
-    def _prepare_gradients(self, sums: Sums) -> Tensor | None:
-        """Normalise, then clip; returns the norm before clipping where it is measured."""
-        if self._clip_norm is None and self._clip_value is None and sums.pieces == 1:
-            return None
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None]
-        _multiply([p.grad for p in parameters], sums.normaliser())
-        grad_norm = None if self._clip_norm is None else clip_grad_norm_(parameters, self._clip_norm)
-        if self._clip_value is not None:
-            clip_grad_value_(parameters, self._clip_value)
-        return grad_norm
 
     def _run_with_closure(self, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Done:
         """For optimizers that evaluate the loss several times a step, like LBFGS.

@@ -35,7 +35,7 @@ class Window:
         self._start()
 
     def _start(self) -> None:
-        self.loss, self.grad_norm = Mean(), Mean()
+        self.loss, self.grad_norm, self.penalty, self.clipped = Mean(), Mean(), Mean(), Mean()
         self.updates = self.samples = self.skipped = 0
 
     def __len__(self) -> int:
@@ -49,8 +49,9 @@ class Window:
         for mean in (self.loss, *also):
             for value, count in zip(values, counts, strict=True):
                 mean.add(value, count)
-        for norm in _read([update.grad_norm for update in stepped if update.grad_norm is not None]):
-            self.grad_norm.add(norm, 1)
+        for mean, name in ((self.grad_norm, "grad_norm"), (self.penalty, "penalty"), (self.clipped, "clipped")):
+            for value in _read([found for update in stepped if (found := getattr(update, name)) is not None]):
+                mean.add(value, 1)
         self.updates += len(self.unread)
         self.samples += sum(update.samples for update in self.unread)
         self.skipped += len(self.unread) - len(stepped)
@@ -65,6 +66,8 @@ class Window:
         return {
             "loss": self.loss.state(),
             "grad_norm": self.grad_norm.state(),
+            "penalty": self.penalty.state(),
+            "clipped": self.clipped.state(),
             "updates": self.updates,
             "samples": self.samples,
             "skipped": self.skipped,
@@ -73,6 +76,7 @@ class Window:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.unread.clear()
         self.loss, self.grad_norm = Mean(*state["loss"]), Mean(*state["grad_norm"])
+        self.penalty, self.clipped = Mean(*state["penalty"]), Mean(*state["clipped"])
         self.updates, self.samples, self.skipped = state["updates"], state["samples"], state["skipped"]
 
 

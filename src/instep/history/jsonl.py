@@ -68,7 +68,9 @@ class HistoryFile:
                     length += len(line)
                     found += 1
         if found < rows:
-            raise FolderError(f"{self.path} has {found} of the {rows} rows to go on from; put the file back, or start again (fresh).")
+            raise FolderError(
+                f"{self.path} has {found} of the {rows} rows to go on from; put the file back, or start again (fresh)."
+            )
         return length
 
     def _check(self, length_bytes: int, otherwise: str) -> None:

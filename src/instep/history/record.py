@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history
 
 Row = dict[str, Any]
 Mode = Literal["min", "max"]
-OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "skipped", "clock"})
+OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "clipped", "penalty", "skipped", "clock"})
 
 
 class History:
@@ -95,8 +95,9 @@ class History:
     def add_update(self, logged: Logged) -> Row:
         """Append a line of the log; returns its row."""
         row: Row = {"kind": "update", "step": logged.step, "epoch": logged.epoch, "loss": logged.loss, "lr": logged.lr}
-        if logged.grad_norm is not None:
-            row["grad_norm"] = logged.grad_norm
+        for name in ("grad_norm", "clipped", "penalty"):
+            if (value := getattr(logged, name)) is not None:
+                row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
         return self._append({**row, **_free(logged.extra), "clock": asdict(logged.pace)})
