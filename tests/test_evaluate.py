@@ -7,7 +7,7 @@ from instep import keys
 from instep.data.loader import Loader
 from instep.data.source import as_source
 from instep.errors import ObjectiveError
-from instep.evaluate import evaluate, evaluating
+from instep.evaluate import evaluate, evaluating, predict
 from instep.metrics import as_metrics
 from instep.objective import Loss, from_loss
 
@@ -47,7 +47,24 @@ def test_means_are_exact_however_the_batches_fall(batch_size: int) -> None:
         net, loader(x, y, batch_size=batch_size), from_loss(F.cross_entropy), as_metrics("accuracy"), seed=0, device=CPU
     )
     assert found["loss"] == pytest.approx(F.cross_entropy(net(x), y).item(), rel=1e-12)
-    assert found["accuracy"] == pytest.approx((net(x).argmax(1) == y).double().mean().item(), rel=1e-12)
+    counted = y != -100
+    assert found["accuracy"] == pytest.approx((net(x).argmax(1) == y)[counted].double().mean().item(), rel=1e-12)
+
+
+def test_a_loss_of_one_element_is_a_number() -> None:
+    net = model().eval()
+    x, y = torch.randn(9, 4, dtype=torch.float64), torch.randint(3, (9,))
+
+    def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Loss:
+        return Loss(F.cross_entropy(model(batch[0]), batch[1]).reshape(1), len(batch[0]))
+
+    found = evaluate(net, loader(x, y, batch_size=4), objective, {}, seed=0, device=CPU)
+    assert found["loss"] == pytest.approx(F.cross_entropy(net(x), y).item(), rel=1e-12)
+
+
+def test_outputs_that_are_not_by_sample_cannot_be_joined() -> None:
+    with pytest.raises(ObjectiveError, match="the model gave an output of length 2 for 4 samples"):
+        predict(nn.LSTM(4, 3, num_layers=2, batch_first=True), loader(torch.randn(9, 5, 4), batch_size=4), seed=0, device=CPU)
 
 
 def test_nothing_is_left_behind() -> None:

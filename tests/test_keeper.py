@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import OneCycle, Trainer
-from instep.errors import CheckpointError, DescriptionError, FolderError
+from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss
 from instep.schedules import Step
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -150,6 +150,12 @@ def test_another_description_is_refused_with_both_sides(run: Path, changes: dict
         make(run, **changes).fit()
     assert "holds a run with another description (before -> now)" in str(caught.value)
     make(run).fit()  # the folder is as it was, and free
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_does_not_block_the_folder(run: Path) -> None:
+    with pytest.raises(NonFiniteLoss, match="step 0"):
+        make(run, train=(X * float("nan"), Y)).fit()
+    make(run).fit()
 
 
 def test_a_change_may_be_allowed(run: Path) -> None:

@@ -1,9 +1,12 @@
+import math
+
 import pytest
 import torch
 import torchmetrics
 
 from instep.errors import DescriptionError, ObjectiveError
 from instep.metrics import accuracy, as_metrics, higher_is_better
+from instep.monitor import mode_for
 
 CPU = torch.device("cpu")
 
@@ -58,6 +61,26 @@ def test_torchmetrics_add_up_by_themselves_and_know_their_direction() -> None:
     metric.reset(CPU)
     metric.add(torch.eye(3), torch.tensor([0, 1, 2]))
     assert float(metric.value()) == 1
-    assert higher_is_better(given, "f1") is True
-    assert higher_is_better(given, "error") is False
-    assert higher_is_better({"own": accuracy}, "own") is None
+    assert higher_is_better(as_metrics(given), "f1") is True
+    assert higher_is_better(as_metrics(given), "error") is False
+    assert higher_is_better(as_metrics({"own": accuracy}), "own") is None
+    collection = torchmetrics.MetricCollection({"f1": given["f1"], "error": given["error"]})
+    assert higher_is_better(as_metrics({"scores": collection}), "scores/error") is False
+    assert higher_is_better(as_metrics({"scores": collection}), "scores") is None
+    assert mode_for("valid/scores/f1", "auto", as_metrics({"scores": collection})) == "max"
+
+
+def test_accuracy_refuses_what_it_would_get_wrong() -> None:
+    for output, target in ((torch.zeros(4, 1), torch.zeros(4).long()), (torch.zeros(2, 5, 5), torch.zeros(2, 4).long())):
+        with pytest.raises(ObjectiveError, match="accuracy cannot compare an output of shape"):
+            accuracy(output, target)
+
+
+def test_a_sample_without_a_target_does_not_count() -> None:
+    metric = as_metrics("accuracy")["accuracy"]
+    metric.reset(CPU)
+    metric.add(torch.tensor([[1.0, 0.0]] * 3), torch.tensor([0, 1, -100]))
+    assert metric.value() == 0.5
+    metric.reset(CPU)
+    metric.add(torch.tensor([[1.0, 0.0]]), torch.tensor([-100]))
+    assert math.isnan(metric.value())

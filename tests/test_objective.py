@@ -81,3 +81,5 @@ def test_a_loss_needs_pairs(batch: object, words: str) -> None:
 def test_a_loss_that_cannot_be_called() -> None:
     with pytest.raises(ObjectiveError, match="loss='mse' cannot be called; pass a function"):
         from_loss("mse")  # type: ignore[arg-type]
+    with pytest.raises(ObjectiveError, match=r"loss=MSELoss is a class; call it: loss=MSELoss\(\)"):
+        from_loss(nn.MSELoss)

@@ -36,6 +36,7 @@ def test_when_an_evaluation_is_due() -> None:
     [
         ({"batch_size": 0}, "batch_size=0 must be a whole number, 1 or more"),
         ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number"),
+        ({"batch_size": None}, "batch_size=None must be a whole number"),
         ({"epochs": -1}, "epochs=-1 must be a whole number, 0 or more"),
         ({"batch_size": 4, "update_cycle": 7}, "update_cycle=7 cannot split batch_size=4: use at most 4"),
         ({"update_cycle": 2, "micro_batch_size": 4}, "update_cycle=2 and micro_batch_size=4 both say how to split"),
@@ -58,3 +59,5 @@ def test_batch_norm_needs_two_samples() -> None:
     Sizes(33, 32, epochs=1, drop_last=True).require_no_lonely_sample(model)
     Sizes(33, 32, epochs=1).require_no_lonely_sample(model.eval())
     Sizes(33, 32, epochs=1).require_no_lonely_sample(nn.Linear(2, 2))
+    Sizes(33, 32, max_steps=1).require_no_lonely_sample(model.train())  # never gets there
+    Sizes(33, 32, epochs=1).require_no_lonely_sample(nn.BatchNorm2d(2))  # one image has statistics

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys, window
 from instep.data import Order
-from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError
+from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError, UpdateError
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
@@ -117,6 +117,64 @@ def test_updates_are_a_loop_of_ones_own() -> None:
     whole = make()
     whole.fit()
     assert torch.equal(weights(whole.model), weights(trainer.model))
+
+
+def test_two_loops_over_one_trainer_at_once_are_refused() -> None:
+    trainer = make()
+    first = trainer.updates()
+    next(first)
+    with pytest.raises(UpdateError, match=r"this Trainer is in the middle of another updates\(\)"):
+        trainer.fit()
+    assert next(first).step == 1
+
+
+def test_leaving_the_loop_at_the_last_update_ends_the_run(tmp_path: Path) -> None:
+    trainer = make(folder=tmp_path / "run", valid=(X, Y), restore_best=True)
+    for update in trainer.updates():
+        if update.step == 11:
+            break
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == {"state": "finished", "step": 12}
+    whole = make(valid=(X, Y), restore_best=True)
+    whole.fit()
+    assert torch.equal(weights(whole.model), weights(trainer.model))
+
+
+def test_what_is_logged_is_kept(tmp_path: Path) -> None:
+    """Numbers go into the next line; those after the last update into a row of their own, also when the run is read again."""
+    trainer = make(folder=tmp_path / "run", max_steps=3)
+    for update in trainer.updates():
+        trainer.log(twice=2 * update.step)
+    assert [row["twice"] for row in trainer.history.rows if "twice" in row] == [0, 2, 4]
+    assert trainer.history.rows[-1]["kind"] == "log"
+    assert make(folder=tmp_path / "run", max_steps=3).fit().to_dicts() == trainer.history.to_dicts()
+    with pytest.raises(DescriptionError, match="'loss' is a column of the history itself"):
+        trainer.log(loss=1.0)
+    with pytest.raises(DescriptionError, match=r"log\(norms=…\) takes one number, not a Tensor"):
+        trainer.log(norms=torch.ones(3))  # type: ignore[arg-type]
+
+
+def test_a_failed_run_says_what_it_has_seen() -> None:
+    x = X.clone()
+    place = Order(50, seed=0, epoch=0)[20]
+    x[place] = math.nan
+    trainer = make(train=(x, Y), log_every=50)
+    with pytest.raises(NonFiniteLoss, match="step 1"):
+        trainer.fit()
+    assert [row["step"] for row in trainer.history.rows] == [1]
+
+
+def test_weights_that_an_update_spoilt_are_named() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(FEATURES, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sqrt((self.inner(x) * 0).abs())  # 0, and its slope is infinite
+
+    model = Root()
+    with pytest.raises(NonFiniteLoss, match=r"Weights that are not finite: inner\.weight, inner\.bias; an update before"):
+        make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1)).fit()
 
 
 @pytest.mark.parametrize("split", [{"update_cycle": 3}, {"micro_batch_size": 5}])
@@ -531,11 +589,22 @@ def test_a_plateau_goes_by_the_monitored_value() -> None:
         ({"epochs": None}, "how long to train is not said"),
         ({"seed": -1}, "seed=-1 is not a whole number"),
         ({"patience": 2}, "patience=2 needs evaluations; pass valid="),
+        (
+            {"patience": 2, "valid": (X, Y), "evaluate_every": None},
+            "patience=2 needs evaluations; pass valid= and evaluate_every=",
+        ),
+        ({"evaluate_every": "nonsense"}, "evaluate_every='nonsense' is not known"),
+        ({"monitor_mode": "banana"}, "monitor_mode='banana' is not known"),
+        ({"valid": {}}, "valid={} holds no data set"),
+        ({"valid": (X, Y), "metrics": "accuracy", "monitor": "valid/acc"}, "there will be valid/loss, valid/accuracy"),
         ({"monitor": "valid/loss"}, "monitor='valid/loss' needs evaluations"),
-        ({"restore_best": True}, "restore_best=True needs an evaluation"),
-        ({"valid": (X, Y), "monitor": "loss"}, "monitor='loss' is no number of an evaluation; they begin with valid/"),
-        ({"valid": (X, Y), "monitor": "valid/own"}, "whether less or more of valid/own is better cannot be told"),
-        ({"valid": (X, Y), "patience": 0}, "patience=0 stops before anything can improve"),
+        ({"restore_best": True}, "restore_best=True needs evaluations"),
+        ({"valid": (X, Y), "monitor": "loss"}, "monitor='loss' is no number of an evaluation; there will be valid/loss"),
+        (
+            {"valid": (X, Y), "metrics": {"own": lambda o, t: t}, "monitor": "valid/own"},
+            "whether less or more of valid/own is better cannot be told",
+        ),
+        ({"valid": (X, Y), "patience": 0}, "patience=0 is no number of evaluations to wait"),
         ({"valid": (X, Y[:3])}, "the columns of valid have different lengths: 50, 3"),
         ({"device": "cuda:7"}, "device='cuda:7' cannot be used"),
         ({"device": "nonsense"}, "device='nonsense' cannot be used"),
@@ -557,11 +626,6 @@ def test_a_model_that_is_none() -> None:
 def test_evaluating_without_data() -> None:
     with pytest.raises(DescriptionError, match="there is nothing to evaluate on; pass valid= to the Trainer"):
         make().evaluate()
-
-
-def test_a_monitor_that_no_evaluation_has() -> None:
-    with pytest.raises(DescriptionError, match="monitor='valid/acc' is not in the evaluation; it has valid/loss"):
-        make(valid=(X, Y), monitor="valid/acc").fit()
 
 
 def test_batches_that_the_loss_cannot_take() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from instep import Loss, UpdateCycle
 from instep.data import pieces
-from instep.errors import DescriptionError, NonFiniteLoss, ObjectiveError, UpdateError
+from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, UpdateError
 from instep.objective import from_loss
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -177,6 +178,94 @@ def test_a_non_finite_loss_can_be_skipped(scale: Scale) -> None:
     assert scale.w.item() == 1.0
     assert scale.w.grad is None
     assert cycle.run([torch.tensor([1.0])], lambda x: scale(x).mean()).stepped
+
+
+def test_a_skipped_update_leaves_no_trace_in_batch_norm() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    cycle = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1), model=model, on_nonfinite="skip")
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    done = cycle.run([torch.full((4, 2), math.nan)], lambda model, x: model(x).mean())
+    assert not done.stepped
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
+    assert cycle.run([torch.randn(4, 2)], lambda model, x: model(x).mean()).stepped
+    assert model.get_buffer("1.num_batches_tracked").item() == 1
+
+
+def test_a_backward_that_fails_ends_the_cycle(scale: Scale, cycle: UpdateCycle) -> None:
+    cycle.backward(scale(torch.tensor(1.0)), count=1)
+    loss = scale(torch.tensor(2.0))
+    loss.register_hook(lambda grad: 1 / 0)
+    with pytest.raises(ZeroDivisionError, match="division"):
+        cycle.backward(loss, count=1)
+    with pytest.raises(UpdateError, match="no micro-batch went backward"):
+        cycle.step()
+
+
+@pytest.mark.parametrize("on_nonfinite", ["stop", "skip"])
+def test_a_closure_optimizer_that_runs_into_nan_goes_back(on_nonfinite: Literal["stop", "skip"]) -> None:
+    """The second evaluation of the loss fails, when the first has moved the weight already."""
+    model = Scale()
+    calls: list[float] = []
+
+    def objective(x: Tensor) -> Tensor:
+        calls.append(model.w.item())
+        loss = torch.mean(model(x) ** 2)
+        return loss * math.nan if len(calls) > 1 else loss
+
+    cycle = UpdateCycle(torch.optim.LBFGS(model.parameters(), lr=0.1), on_nonfinite=on_nonfinite)
+    if on_nonfinite == "stop":
+        with pytest.raises(NonFiniteLoss, match="no step was made"):
+            cycle.run([torch.ones(2)], objective)
+    else:
+        assert not cycle.run([torch.ones(2)], objective).stepped
+    assert calls[1] != 1.0
+    assert model.w.item() == 1.0
+
+
+def test_non_finite_gradients_are_named_where_the_norm_is_measured() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+
+    def objective(model: nn.Module, x: Tensor) -> Tensor:
+        return torch.sum((model(x) * 0).abs().sqrt())  # 0, and its slope is infinite
+
+    stopping = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1), model=model, clip_norm=1.0)
+    with pytest.raises(NonFiniteGradient, match=r"the loss is finite, its gradients are not: 0\.weight \(.* nan of 4\)"):
+        stopping.run([torch.ones(3, 2)], objective)
+    skipping = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1), model=model, clip_norm=math.inf, on_nonfinite="skip")
+    assert not skipping.run([torch.ones(3, 2)], objective).stepped
+
+
+def test_penalties_are_added_once_after_normalising(scale: Scale) -> None:
+    def gradient_of(count: int) -> tuple[Tensor, float]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        cycle = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.0), model=model, l1=0.1, l2=0.2)
+        done = cycle.run(pieces(torch.randn(7, 3), count), lambda model, x: model(x).mean())
+        assert done.penalty is not None
+        assert model.weight.grad is not None
+        expected = 0.1 * model.weight.abs().sum() + 0.2 * model.weight.square().sum()
+        torch.testing.assert_close(done.penalty, expected.detach())
+        return model.weight.grad, done.loss.item()
+
+    (whole, loss), (split, split_loss) = gradient_of(1), gradient_of(3)
+    torch.testing.assert_close(whole, split)
+    assert loss == pytest.approx(split_loss)  # the penalty is not in the loss
+
+
+def test_a_scaler_leaves_out_the_update_that_overflows() -> None:
+    model = nn.Linear(2, 1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**120, growth_interval=100)
+    cycle = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1), model=model, clip_norm=1.0, scaler=scaler)
+    before = model.weight.detach().clone()
+    done = cycle.run(pieces(torch.full((4, 2), 1e3), 2), lambda model, x: model(x).square().mean() * 1e6)
+    assert not done.stepped
+    assert torch.equal(model.weight, before)
+    assert scaler.get_scale() == 2.0**119
+    while not cycle.run(pieces(torch.full((4, 2), 1e-2), 2), lambda model, x: model(x).square().mean()).stepped:
+        assert torch.equal(model.weight, before)
+    assert not torch.equal(model.weight, before)
+    with pytest.raises(DescriptionError, match="LBFGS cannot be used with a GradScaler"):
+        UpdateCycle(torch.optim.LBFGS(model.parameters()), scaler=scaler)
 
 
 def test_step_without_backward(cycle: UpdateCycle) -> None:

@@ -2,12 +2,14 @@
 
 import functools
 import hashlib
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -113,6 +115,10 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
 
 def told(value: Any) -> Any:
     """A setting in JSON: numbers and words as they are, things by their name and options."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}  # JSON has no word for it
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Enum):
@@ -123,7 +129,9 @@ def told(value: Any) -> Any:
         return f"tensor{tuple(value.shape)}:{_digest([value])}"
     if isinstance(value, Mapping):
         return {str(key): told(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):
+        return sorted((told(inner) for inner in value), key=str)
+    if isinstance(value, list | tuple):
         return [told(inner) for inner in value]
     if isinstance(value, Optimizer):
         groups = [{k: told(v) for k, v in group.items() if k != "params"} for group in value.param_groups]
@@ -131,10 +139,33 @@ def told(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {"class": type(value).__name__, **{f.name: told(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, functools.partial):
-        return {"function": told(value.func), "options": told(value.keywords)}
+        return {"function": told(value.func), "arguments": told(value.args), "options": told(value.keywords)}
     if isinstance(value, nn.Module):
-        return repr(value)
+        tensors = [tensor for tensor in value.state_dict().values() if isinstance(tensor, Tensor)]
+        return f"{value!r}:{_digest(tensors)}" if tensors else repr(value)
+    if isinstance(value, FunctionType):
+        return _function(value)
     return name_of(value) if callable(value) else type(value).__name__
+
+
+def _function(function: FunctionType) -> str:
+    """A function of the user's own by its name and what it does: another body is another function."""
+    if function.__module__.split(".")[0] in ("torch", "instep"):
+        return name_of(function)
+    digest = hashlib.blake2b(digest_size=6)
+    _digest_code(digest, function.__code__)
+    bound = [cell.cell_contents for cell in function.__closure__ or () if isinstance(cell.cell_contents, int | float | str)]
+    digest.update(repr((function.__defaults__, bound)).encode())
+    return f"{name_of(function)}:{digest.hexdigest()}"
+
+
+def _digest_code(digest: "hashlib.blake2b", code: CodeType) -> None:
+    digest.update(code.co_code + repr(code.co_names).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _digest_code(digest, constant)
+        else:
+            digest.update(repr(constant).encode())
 
 
 def name_of(function: Callable[..., Any]) -> str:

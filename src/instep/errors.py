@@ -33,7 +33,11 @@ class UpdateError(InstepError):
 
 
 class NonFiniteLoss(InstepError):
-    """A loss is inf or nan."""
+    """A loss is inf or nan; `late` where that was noticed only after the step, as on an accelerator."""
+
+    def __init__(self, message: str, *, late: bool = False) -> None:
+        super().__init__(message)
+        self.late = late
 
 
 class NonFiniteGradient(InstepError):

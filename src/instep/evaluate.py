@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from instep import keys
 from instep.data.loader import Loader
-from instep.data.structure import joined, map_columns
+from instep.data.structure import columns, joined, map_columns
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
 from instep.objective import Loss, Objective, as_loss
+from instep.sums import scalar
 
 
 @contextmanager
@@ -68,7 +69,9 @@ def predict(model: nn.Module, loader: Loader, *, seed: int, device: torch.device
     with keys.borrowed(device), evaluating(model):
         for batch in loader.batches(epoch=0):
             keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
-            outputs.append(map_columns(_on_cpu, forward(model, batch.data)))
+            output = map_columns(_on_cpu, forward(model, batch.data))
+            _require_samples_first(output, batch.samples)
+            outputs.append(output)
     return joined(outputs)
 
 
@@ -88,9 +91,9 @@ class _Losses:
         self._kind = "mean"
 
     def add(self, loss: Loss) -> None:
-        value = loss.value.detach()
+        value = scalar(loss.value).detach()
         self._values.append(value.float() if value.dtype.itemsize < 4 else value)
-        self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device))
+        self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device).reshape(()))
         self._kind = loss.kind
 
     def mean(self) -> float:
@@ -102,6 +105,15 @@ class _Losses:
 
 def _on_cpu(column: Any) -> Any:
     return column.cpu() if isinstance(column, Tensor) else column
+
+
+def _require_samples_first(output: Any, samples: int) -> None:
+    for column in columns(output):
+        if len(column) != samples:
+            raise ObjectiveError(
+                f"the model gave an output of length {len(column)} for {samples} samples; predict joins outputs whose first "
+                "dimension is the sample."
+            )
 
 
 def _require_output(loss: Loss) -> None:

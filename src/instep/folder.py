@@ -74,7 +74,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(beside, "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2) + "\n")
+            file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

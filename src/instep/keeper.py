@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.changes import ignores_length, require_same
-from instep.checkpoint import Checkpoint, check, read_newest
+from instep.checkpoint import Checkpoint, check, read_newest, steps
 from instep.errors import FolderError
 from instep.folder import RunFolder
 from instep.logbook import Logbook
@@ -47,7 +47,8 @@ class Keeper:
         try:
             if self._folder is None:
                 now = description()
-                notices = [] if before is None else self._compare(before, now, path)
+                is_begun = before is not None and bool(steps(folder.checkpoints))
+                notices = self._compare(before, now, path) if before is not None and is_begun else []
                 notices += self._take_up(folder, before)
                 folder.describe(now, None if before is None else before.get("created"))
             else:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.history import History, HistoryFile
+from instep.errors import DescriptionError
+from instep.history import History, HistoryFile, free_names
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
 from instep.sizes import require_whole
@@ -46,6 +47,12 @@ class Logbook:
         self._restart_line()
 
     def close(self, state: str) -> None:
+        """What a failed run leaves unsaid is said; what goes on later stays open."""
+        if state == "failed" and self._window.unread:
+            self._write_line(self._window.unread[-1])
+        elif state in ("finished", "stopped") and self._extra:
+            self._keep(self.history.add_log(self._extra))
+            self._extra = {}
         if self._progress is not None:
             self._progress.close(state)
             self._progress = None
@@ -76,7 +83,7 @@ class Logbook:
 
     def log(self, values: Mapping[str, float]) -> None:
         """Numbers of the user's own, for the next line."""
-        self._extra |= {name: float(value) for name, value in values.items()}
+        self._extra |= {name: _number(name, value) for name, value in free_names(values).items()}
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
@@ -136,3 +143,10 @@ class Logbook:
     def _keep(self, row: dict[str, Any]) -> None:
         if self._file is not None:
             self._file.append(row)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise DescriptionError(f"log({name}=…) takes one number, not a {type(value).__name__}.") from None

@@ -3,6 +3,7 @@
 A metric is a function `f(output, target)` that gives one value a sample, a name that is known here, or a torchmetrics object.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -31,12 +32,19 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
     """Whether each sample is classified right, as one value a sample.
 
     `output` holds scores with the classes in dimension 1 (or one logit a sample), `target` class indices. Where a sample has
-    several positions (tokens, pixels), its value is the share of them that is right; -100 marks positions that do not count.
+    several positions (tokens, pixels), its value is the share of them that is right. -100 marks positions that do not count, and
+    a sample without any that does is nan: it is left out of the mean.
 
     >>> accuracy(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0])).tolist()
     [1.0, 0.0]
     """
-    if output.ndim == target.ndim + 1:
+    is_index = not target.is_floating_point()
+    if (
+        is_index
+        and output.ndim == target.ndim + 1
+        and output.shape[1] > 1
+        and output.shape[:1] + output.shape[2:] == target.shape
+    ):
         right = output.argmax(1) == target
     elif output.shape == target.shape:
         right = (output > 0) == (target > 0.5)
@@ -45,26 +53,26 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
             f"accuracy cannot compare an output of shape {tuple(output.shape)} with a target of shape {tuple(target.shape)}; "
             "expected scores (n, classes, …) for class indices (n, …), or logits of the target's own shape."
         )
-    if right.ndim == 1:
-        return right.float()
-    counted = (target != -100).flatten(1)
-    return (right.flatten(1) & counted).sum(1) / counted.sum(1).clamp(min=1)
+    counted = (target != -100).reshape(len(target), -1)
+    return (right.reshape(len(target), -1) & counted).sum(1) / counted.sum(1)
 
 
 NAMED: Mapping[str, Function] = {"accuracy": accuracy}
 
 
 class PerSample:
-    """The mean of a function that gives one value a sample. Nothing is read from the device before the end."""
+    """The mean of a function that gives one value a sample, nan for a sample that does not count.
+
+    Nothing is read from the device before the end.
+    """
 
     def __init__(self, name: str, function: Function) -> None:
         self._name = name
         self._function = function
-        self._sums: list[Tensor] = []
-        self._samples = 0
+        self._sums: list[Tensor] = []  # of each batch: the sum of its values, and how many of them count
 
     def reset(self, device: torch.device) -> None:
-        self._sums, self._samples = [], 0
+        self._sums = []
 
     def add(self, output: Any, target: Any) -> None:
         samples = size(target) if size(target) is not None else size(output)
@@ -73,11 +81,12 @@ class PerSample:
             raise ObjectiveError(
                 f"metric {self._name} gave shape {tuple(values.shape)} for {samples} samples; it must give one value a sample."
             )
-        self._sums.append(_summed(values))
-        self._samples += len(values)
+        values = _widened(values)
+        self._sums.append(torch.stack([values.nansum(), (~values.isnan()).sum().to(values.dtype)]))
 
     def value(self) -> float:
-        return float(torch.stack(self._sums).cpu().double().sum()) / self._samples
+        total, samples = torch.stack(self._sums).cpu().double().sum(0).tolist()
+        return float(total / samples) if samples else math.nan
 
 
 class FromTorchmetrics:
@@ -95,6 +104,12 @@ class FromTorchmetrics:
 
     def value(self) -> Any:
         return self._metric.compute()
+
+    def direction(self, part: str) -> bool | None:
+        """Whether more is better, as torchmetrics tells of this metric, or of one part of a collection."""
+        metric = dict(self._metric.items()).get(part) if _is_collection(self._metric) else self._metric
+        told = None if metric is None else metric.higher_is_better
+        return None if told is None else bool(told)
 
 
 def as_metrics(given: Any) -> dict[str, Metric]:
@@ -114,11 +129,11 @@ def as_metrics(given: Any) -> dict[str, Metric]:
     return {name: _as_metric(name, metric) for name, metric in listed}
 
 
-def higher_is_better(given: Any, name: str) -> bool | None:
-    """What is known of the direction of the metric with this name; None where nothing is."""
-    metric: Any = given.get(name) if isinstance(given, Mapping) else None
-    told = metric.higher_is_better if _is_torchmetrics(metric) else None
-    return bool(told) if told is not None else None
+def higher_is_better(metrics: Mapping[str, Metric], name: str) -> bool | None:
+    """What is known of the direction of the metric with this name (or of a part of it, "scores/f1"); None where nothing is."""
+    first, _, part = name.partition("/")
+    metric = metrics.get(first)
+    return metric.direction(part) if isinstance(metric, FromTorchmetrics) else None
 
 
 def _as_metric(name: str, metric: Any) -> Metric:
@@ -139,10 +154,14 @@ def _is_torchmetrics(metric: Any) -> bool:
     return module is not None and isinstance(metric, module.Metric | module.MetricCollection)
 
 
+def _is_collection(metric: Any) -> bool:
+    return isinstance(metric, sys.modules["torchmetrics"].MetricCollection)
+
+
 def _name(metric: Any) -> str:
     return metric if isinstance(metric, str) else getattr(metric, "__name__", type(metric).__name__)
 
 
-def _summed(values: Tensor) -> Tensor:
+def _widened(values: Tensor) -> Tensor:
     """In double precision where the device has it."""
-    return values.sum(dtype=torch.float32 if values.device.type == "mps" else torch.float64)
+    return values.to(torch.float32 if values.device.type == "mps" else torch.float64)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from instep.errors import DescriptionError
-from instep.metrics import higher_is_better
+from instep.metrics import Metric, higher_is_better
 from instep.records import Evaluation
 
 Mode = Literal["min", "max"]
@@ -17,8 +17,8 @@ class Monitor:
     """Watches one number of the evaluations."""
 
     def __init__(self, name: str, mode: Mode, patience: int | None) -> None:
-        if patience is not None and patience < 1:
-            raise DescriptionError(f"patience={patience} stops before anything can improve; use 1 or more, or None.")
+        if patience is not None and (not isinstance(patience, int) or isinstance(patience, bool) or patience < 1):
+            raise DescriptionError(f"patience={patience!r} is no number of evaluations to wait; use 1 or more, or None.")
         self.name = name
         self.mode: Mode = mode
         self._patience = patience
@@ -46,14 +46,20 @@ class Monitor:
         self.best, self.waited = state["best"], state["waited"]
 
 
-def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Any) -> Mode:
+def _tails(name: str) -> list[str]:
+    """ "valid/scores/f1" may be the metric scores/f1 of valid, or f1 of valid/scores."""
+    parts = name.split("/")
+    return ["/".join(parts[i:]) for i in range(1, len(parts))]
+
+
+def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Mapping[str, Metric]) -> Mode:
     """Whether less or more of a number is better; "auto" goes by a torchmetrics object's word, then by the name."""
     if asked in ("min", "max"):
         return "min" if asked == "min" else "max"
     if asked != "auto":
         raise DescriptionError(f'monitor_mode={asked!r} is not known; use "min", "max" or "auto".')
     short = name.rsplit("/", 1)[-1].lower()
-    told = higher_is_better(metrics, name.rsplit("/", 1)[-1])
+    told = next((told for part in _tails(name) if (told := higher_is_better(metrics, part)) is not None), None)
     if told is not None:
         return "max" if told else "min"
     words = short.split("_")

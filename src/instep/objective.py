@@ -26,7 +26,8 @@ class Loss:
 
     `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
     the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
-    `output` and `target` feed the metrics. A loss that is a sum rather than a mean is said with `Loss.sum`.
+    `output` and `target` feed the metrics. A loss that is a sum rather than a mean is said with `Loss.sum`. A mean that is
+    worked out by hand should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and nobody looks.
 
     >>> import torch
     >>> Loss(torch.tensor(0.5), count=12).kind
@@ -68,13 +69,15 @@ def from_loss(loss: LossFunction) -> Objective:
     """
     if not callable(loss):
         raise ObjectiveError(f"loss={loss!r} cannot be called; pass a function loss(output, target) or a loss module.")
+    if isinstance(loss, type):
+        raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
         warnings.warn(
             f"{_name(loss)} is taken to be a mean over samples. If it is a mean over something else (tokens, weights), "
             "return Loss(value, count) from an objective, so that a split batch stays exact.",
             Notice,
-            stacklevel=2,
+            stacklevel=4,  # where the Trainer is made
         )
         return functools.partial(_plain_objective, loss)
     return functools.partial(_known_objective, loss, counted)
@@ -86,7 +89,7 @@ def from_output() -> Objective:
         "the loss in the model's output is taken to be a mean over samples. If it is a mean over something else (tokens), pass "
         "objective=f(model, batch) that returns Loss(value, count), so that a split batch stays exact.",
         Notice,
-        stacklevel=2,
+        stacklevel=4,
     )
     return _output_objective
 

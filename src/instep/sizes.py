@@ -1,10 +1,8 @@
 """Sizes: how long a run is, how large its batches and micro-batches are, and when it evaluates; all checked before it begins."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from instep.data.pieces import bounds
 from instep.errors import DescriptionError
@@ -26,10 +24,11 @@ class Sizes:
     _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "update_cycle", "micro_batch_size"):
+        for name in ("batch_size", "update_cycle"):
             require_whole(name, getattr(self, name), least=1)
-        for name in ("epochs", "max_steps"):
-            require_whole(name, getattr(self, name), least=0)
+        for name, least in (("micro_batch_size", 1), ("epochs", 0), ("max_steps", 0)):
+            if getattr(self, name) is not None:
+                require_whole(name, getattr(self, name), least=least)
         if self.micro_batch_size is not None and self.update_cycle != 1:
             raise DescriptionError(
                 f"update_cycle={self.update_cycle} and micro_batch_size={self.micro_batch_size} both say how to split a batch; "
@@ -79,15 +78,21 @@ class Sizes:
 
     def require_no_lonely_sample(self, model: nn.Module) -> None:
         """BatchNorm cannot take the statistics of one sample; torch would raise in the middle of an epoch."""
-        if not any(isinstance(module, _BatchNorm) and module.training for module in model.modules()):
-            return
-        first = min(self.batch_size, self.samples)
-        for samples in {first, self.last_batch}:
+        if not any(isinstance(module, nn.BatchNorm1d) and module.training for module in model.modules()):
+            return  # in two and three dimensions one image has statistics of its own
+        for samples in self._batch_sizes_met():
             if 1 in self.pieces(samples):
                 raise DescriptionError(
                     f"a batch of {samples} samples has a micro-batch of one, and the model has BatchNorm, which needs two or "
                     "more; use another batch_size or split, or drop_last=True."
                 )
+
+    def _batch_sizes_met(self) -> set[int]:
+        """The sizes of the batches that the run really has."""
+        if self.total_steps == 0:
+            return set()
+        reaches_the_last = self.total_steps >= self.steps_per_epoch
+        return {min(self.batch_size, self.samples), *([self.last_batch] if reaches_the_last else [])}
 
     def evaluation_step(self, every: EvaluateEvery) -> int | None:
         """After how many updates an evaluation is due; None for never."""
@@ -105,6 +110,6 @@ class Sizes:
         )
 
 
-def require_whole(name: str, value: object, *, least: Literal[0, 1]) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+def require_whole(name: str, value: object, *, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise DescriptionError(f"{name}={value!r} must be a whole number, {least} or more.")

@@ -49,7 +49,7 @@ class Sums:
 
     def add(self, loss: Loss) -> Tensor | None:
         """Take in a micro-batch; returns what to call backward() on, or None where it adds nothing."""
-        value = _scalar(loss.value)
+        value = scalar(loss.value)
         if loss.kind != self._kind:
             self._begin_kind(loss.kind)
         count = _known_on_host(loss.count, value)
@@ -70,7 +70,7 @@ class Sums:
     def total(self) -> float | Tensor:
         """Σ cᵢ."""
         counts = self._counts
-        return counts[0] if len(counts) == 1 else sum(counts[1:], counts[0])
+        return counts[0] if len(counts) == 1 or self._kind == "sum" else sum(counts[1:], counts[0])
 
     def loss(self) -> Tensor:
         """Σ vᵢ·cᵢ / Σ cᵢ, or Σ vᵢ for sums; nan where nothing was counted."""
@@ -123,7 +123,8 @@ class Sums:
         return torch.where(counts > 0, values * counts, 0)
 
 
-def _scalar(value: Any) -> Tensor:
+def scalar(value: Any) -> Tensor:
+    """A loss as a 0-dim tensor, or an error that says what it is."""
     if not isinstance(value, Tensor):
         raise ObjectiveError(f"the loss is a {type(value).__name__}, not a tensor; leave .item() out before backward.")
     if value.numel() != 1:

@@ -23,7 +23,7 @@ from instep.data.pieces import piece
 from instep.data.source import Source, as_source
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
-from instep.errors import DescriptionError, Interrupted, NonFiniteLoss
+from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.evaluate import evaluate, predict
 from instep.history import History
 from instep.interrupt import Interrupt
@@ -129,11 +129,17 @@ class Trainer:
             train_source, batch_size=batch_size, seed=seed, device=self.device, shuffle=True, drop_last=drop_last
         )
         self._valid = {name: self._evaluation_loader(source) for name, source in valid_sources.items()}
-        self._evaluation_step = self._sizes.evaluation_step(evaluate_every) if self._valid else None
-        self._monitor = monitor_for(monitor, monitor_mode, metrics, patience, list(self._valid))
+        evaluation_step = self._sizes.evaluation_step(evaluate_every)
+        self._evaluation_step = evaluation_step if self._valid else None
+        self._monitor = monitor_for(
+            monitor,
+            monitor_mode,
+            self._metrics,
+            patience=patience,
+            restore_best=restore_best,
+            sets=list(self._valid) if evaluation_step is not None else [],
+        )
         self._restore_best = restore_best
-        if restore_best and self._monitor is None:
-            raise DescriptionError("restore_best=True needs an evaluation to tell the best by; pass valid=.")
         if self._drive.monitor_mode is not None and self._monitor is not None and self._drive.monitor_mode != self._monitor.mode:
             raise DescriptionError(
                 f"the schedule takes {self._monitor.name} for a number to {self._drive.monitor_mode}imise, the monitor for one "
@@ -188,6 +194,8 @@ class Trainer:
         self._skipped = 0
         self._patience_over = False
         self._finished = False
+        self._running = False
+        self._batch_before: Batch | None = None
         self.resumed_from: int | None = None  # the step of the checkpoint that this Trainer went on from
         self._best_step: int | None = None
         self._best: dict[str, Any] | None = None  # its weights, where there is no folder to keep them in
@@ -210,23 +218,29 @@ class Trainer:
         """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
         if self._finished:
             return
-        state = "failed"
+        if self._running:
+            raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         notices = self._keeper.enter(self.folder, self._as_json, self._step)
+        state, self._running = "failed", True
         try:
             self._open(notices)
             for batch in self._remaining():
                 self._drive.before_update(self._step - self._skipped)
                 try:
                     done = self._cycle.run(self._micro_batches(batch), self._keyed_objective)
-                except NonFiniteLoss as error:
+                except (NonFiniteLoss, NonFiniteGradient) as error:
                     raise self._located(error, batch) from None
                 yield self._recorded(batch, done)
             state = self._ended()
         except GeneratorExit:
-            state = "interrupted"
+            state = self._ended() if self._is_over() else "interrupted"
             self._saver.save_last(self._step, self._captured)
             raise
+        except KeyboardInterrupt:
+            state = "interrupted"  # in the middle of an update: what the last checkpoint holds is what is left
+            raise
         finally:
+            self._running = False
             self._logbook.close(state)
             self._keeper.leave(state, self._step)
 
@@ -280,28 +294,39 @@ class Trainer:
             self._drive.after_update()
         else:
             self._skipped += 1
+        self._batch_before = batch
         epoch_ends = index + 1 == self.steps_per_epoch
         evaluation_due = self._evaluation_step is not None and self._evaluation_due(self._evaluation_step)
         self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
         if epoch_ends:
             self._drive.after_epoch()
+        if evaluation_due:
+            self._cycle.settle()  # a model that is spoilt already must be neither judged nor saved
         best = evaluation_due and self._evaluate_and_judge()
         if self._saver.due(self._step) or best:
+            self._cycle.settle()
             self._saver.save(self._captured())
         return update
 
     def _ended(self) -> str:
+        self._cycle.settle()
         self._saver.save_last(self._step, self._captured)
         if self._restore_best and self._best_step is not None:
             self.load("best")
         self._finished = True
         return "stopped" if self._patience_over else "finished"
 
-    def _located(self, error: NonFiniteLoss, batch: Batch) -> NonFiniteLoss:
+    def _located(self, error: InstepError, batch: Batch) -> InstepError:
         """Where it happened, for a person who has to find the sample."""
-        return NonFiniteLoss(
-            f"step {self._step} (epoch {batch.epoch}, batch {batch.index}): {error} "
+        late = isinstance(error, NonFiniteLoss) and error.late and self._batch_before is not None
+        if late and self._batch_before is not None:
+            batch = self._batch_before
+        step = batch.epoch * self.steps_per_epoch + batch.index
+        spoilt = [name for name, p in self.model.named_parameters() if not torch.isfinite(p).all()]
+        return type(error)(
+            f"step {step} (epoch {batch.epoch}, batch {batch.index}): {error} "
             f"The batch has the samples {_listed(self._loader.origin(batch.indices))}."
+            + (f" Weights that are not finite: {', '.join(spoilt[:8])}; an update before spoilt them." if spoilt else "")
         )
 
     # --- What a checkpoint keeps
@@ -358,7 +383,7 @@ class Trainer:
         return predict(self.model, self._evaluation_loader(as_source(data, "data")), seed=self.seed, device=self.device)
 
     def log(self, **values: float) -> None:
-        """Put numbers of your own into the next line of the log."""
+        """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""
         self._logbook.log(values)
 
     def load(self, which: Literal["best", "latest"] | int) -> None:

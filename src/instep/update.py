@@ -37,8 +37,8 @@ class UpdateCycle:
 
     Order, always: gradients cleared (before the first forward of a `run`, before the first backward by hand, so they can be read
     after the step), forward and backward over each micro-batch, unscale, normalise, penalties, clip, step. `clip_norm` and
-    `clip_value` may be one number or one a group by its name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the objective, not on bias and
-    norm; `scaler` is for half precision, and an update that it leaves out has not stepped.
+    `clip_value` may be one number or one a group by its name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the objective, not on bias
+    and norm; `scaler` is for half precision, and an update that it leaves out has not stepped.
 
     A non-finite loss raises before the step, and so do non-finite gradients where their norm is measured (`clip_norm`, also
     math.inf); `on_nonfinite="skip"` leaves that update out instead. On an accelerator it is noticed one update late, so that
@@ -83,12 +83,16 @@ class UpdateCycle:
         if self._needs_closure:
             return self._run_with_closure(list(micro_batches), objective)
         sums = Sums(self._on_nonfinite)
+        buffers = self._guarded_buffers()
         self._clear()
         for micro_batch in micro_batches:
             value = sums.add(self._forward(objective, micro_batch))
             if value is not None:
                 (value if self._scaler is None else self._scaler.scale(value)).backward()
-        return self._finish(sums)
+        done = self._finish(sums)
+        if buffers and not done.stepped:
+            _assign(*buffers)  # what was skipped must not stay in BatchNorm's statistics
+        return done
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of one micro-batch; `count` says how many samples (or tokens) `loss` is the mean of."""
@@ -107,11 +111,11 @@ class UpdateCycle:
             self._clear()
         try:
             value = self._open.add(loss)
-        except InstepError:
+            if value is not None:
+                (value if self._scaler is None else self._scaler.scale(value)).backward()
+        except BaseException:
             self.discard()  # a cycle that lacks a micro-batch must not be stepped
             raise
-        if value is not None:
-            (value if self._scaler is None else self._scaler.scale(value)).backward()
 
     def step(self) -> Done:
         """Normalise, clip and step with what `backward` added up; says what was done."""
@@ -132,6 +136,18 @@ class UpdateCycle:
     def _forward(self, objective: Callable[..., Loss | Tensor], micro_batch: Any) -> Loss:
         returned = objective(micro_batch) if self.model is None else objective(self.model, micro_batch)
         return returned if isinstance(returned, Loss) else as_loss(returned, micro_batch)
+
+    def _guarded_buffers(self) -> tuple[list[Tensor], list[Tensor]] | None:
+        """The buffers and their values, where an update may be skipped after its forward."""
+        if self._on_nonfinite == "stop" or self.model is None:
+            return None
+        buffers = list(self.model.buffers())
+        return (buffers, [buffer.clone() for buffer in buffers]) if buffers else None
+
+    def settle(self) -> None:
+        """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
+        if self._late is not None:
+            self._check_update_before(self._late)
 
     def _finish(self, sums: Sums) -> Done:
         done = self._evaluated(sums)
@@ -202,7 +218,8 @@ class UpdateCycle:
         if flag.item():
             raise NonFiniteLoss(
                 "the loss of the update before this one is not finite, and its step was made. Go back to a checkpoint, or "
-                'use on_nonfinite="skip", which waits for the device once an update.'
+                'use on_nonfinite="skip", which waits for the device once an update.',
+                late=True,
             )
 
     def _run_with_closure(self, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Done:
@@ -212,6 +229,8 @@ class UpdateCycle:
         """
         buffers = [] if self.model is None else list(self.model.buffers())
         before = [buffer.clone() for buffer in buffers]
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        weights = [p.detach().clone() for p in parameters]
         after: list[Tensor] = []
         evaluations: list[Done] = []
 
@@ -229,12 +248,23 @@ class UpdateCycle:
             evaluations.append(self._evaluated(sums))
             return evaluations[-1].loss
 
-        self.optimizer.step(closure)  # type: ignore[arg-type]  # torch says float and takes tensors
+        try:
+            self.optimizer.step(closure)  # type: ignore[arg-type]  # torch says float and takes tensors
+        except InstepError:
+            _assign(parameters, weights)  # a later evaluation failed: the ones before it have moved the weights already
+            _assign(buffers, before)
+            raise
+        if not all(evaluation.stepped for evaluation in evaluations):
+            _assign(parameters, weights)
+            _assign(buffers, before)
+            return evaluations[0]._replace(stepped=False)
         _assign(buffers, after)
         return evaluations[0]
 
 
 def _multiply(gradients: list[Any], factor: float | Tensor) -> None:
+    if not gradients:
+        return
     if not isinstance(factor, Tensor):
         if factor != 1.0:
             torch._foreach_mul_(gradients, factor)
@@ -244,8 +274,9 @@ def _multiply(gradients: list[Any], factor: float | Tensor) -> None:
 
 
 def _assign(buffers: list[Tensor], values: list[Tensor]) -> None:
-    for buffer, value in zip(buffers, values, strict=True):
-        buffer.copy_(value)
+    with torch.no_grad():
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.copy_(value)
 
 
 def _needs_closure(optimizer: Optimizer) -> bool:

@@ -17,8 +17,9 @@ class Mean:
         self.count = count
 
     def add(self, value: float, count: float) -> None:
-        self.weighted += value * count
-        self.count += count
+        if count:  # a mean over nothing is nan, and nan times 0 as well
+            self.weighted += value * count
+            self.count += count
 
     def value(self) -> float | None:
         return self.weighted / self.count if self.count else None

@@ -75,6 +75,7 @@ def test_by_value() -> None:
     assert (norm, clipped.item()) == (None, True)
     assert gradients(optimizer) == [[1.0, -0.5], [-1.0]]
     assert not Clipping(optimizer, value=1.0).apply().clipped.item()
+    assert Clipping(optimizer_of([0.5, -2.0]), value=1.0).apply().clipped.item()
 
 
 def test_infinity_measures_and_leaves_the_gradients_as_they_are() -> None:

@@ -95,6 +95,16 @@ def test_a_frozen_part_does_not_move_through_old_momentum_decay_and_statistics(
     assert str(momentum) == str([optimizer.state[p] for p in model.base.parameters()])
 
 
+def test_a_gradient_from_before_is_gone() -> None:
+    model = net()
+    model(torch.randn(8, 1, 6, 6)).sum().backward()
+    freeze(model, "base")
+    assert all(p.grad is None for p in model.base.parameters())
+    base = state(model.base)
+    SGD(model.parameters(), lr=0.1).step()
+    assert same(model.base, base)
+
+
 def test_without_freeze_the_same_part_moves() -> None:
     """The test before this one can fail: requires_grad=False and eval() alone do not hold the statistics."""
     model = net()

@@ -122,6 +122,13 @@ def test_a_tied_parameter_is_listed_once() -> None:
     assert options(settled, "embed + head + embed.weight") == {"lr": 0.3}
 
 
+def test_a_tied_parameter_counts_as_the_innermost_of_its_names() -> None:
+    model = nn.ModuleDict({"embed": nn.Embedding(7, 4), "decoder": nn.ModuleDict({"out": nn.Linear(4, 7, bias=False)})})
+    model.get_submodule("decoder.out").weight = model.get_parameter("embed.weight")
+    groups = param_groups(model, {"decoder.out": {"lr": 0.1}, "*weight": {"lr": 0.2}})
+    assert options(groups, "decoder.out + *weight") == {"lr": 0.2}
+
+
 def test_frozen_parameters_wait_in_their_group_or_are_left_out() -> None:
     model = two()
     freeze(model, "base")

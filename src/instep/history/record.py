@@ -100,12 +100,17 @@ class History:
                 row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
-        return self._append({**row, **_free(logged.extra), "clock": asdict(logged.pace)})
+        return self._append({**row, **free_names(logged.extra), "clock": asdict(logged.pace)})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
         """Append an evaluation, made `seconds` after this process began to train; returns its row."""
         row = {"kind": "evaluation", "step": evaluation.step, "epoch": evaluation.epoch}
-        return self._append({**row, **_free(evaluation), "clock": {"seconds": seconds}})
+        return self._append({**row, **free_names(evaluation), "clock": {"seconds": seconds}})
+
+    def add_log(self, extra: Mapping[str, float]) -> Row:
+        """Append what was logged after the last update; returns its row."""
+        last = self._rows[-1] if self._rows else {"step": 0, "epoch": 0}
+        return self._append({"kind": "log", "step": last["step"], "epoch": last["epoch"], **extra})
 
     def _append(self, row: Row) -> Row:
         self._rows.append(row)
@@ -132,7 +137,7 @@ class History:
         return draw(self)
 
 
-def _free(values: Mapping[str, float]) -> Mapping[str, float]:
+def free_names(values: Mapping[str, float]) -> Mapping[str, float]:
     """The same values, none of which has a name that a row needs itself."""
     taken = sorted(OWN_COLUMNS & set(values))
     if taken:

@@ -1,0 +1,52 @@
+"""What is told of a setting: two that train differently must be told apart."""
+
+import functools
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from instep import OneCycle
+from instep.data.source import as_source
+from instep.description import fingerprint, told
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0])), nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))),
+        (functools.partial(F.huber_loss, delta=1.0), functools.partial(F.huber_loss, delta=2.0)),
+        (functools.partial(max, 1.0), functools.partial(max, 5.0)),
+        (np.float32(1), np.float32(0.5)),
+        (lambda position: 0.1, lambda position: 5.0),
+        (lambda x: x.mean(), lambda x: x.sum()),
+        (OneCycle(max_lr=0.1), OneCycle(max_lr=0.2)),
+        ({"a": 1}, {"a": 2}),
+        (math.inf, 1.0),
+    ],
+    ids=repr,
+)
+def test_settings_are_told_apart(one: Any, other: Any) -> None:
+    assert told(one) != told(other)
+    assert told(one) == told(one)
+    json.dumps(told(one), allow_nan=False)
+
+
+def test_sets_are_told_in_one_order() -> None:
+    assert told({"b", "a"}) == ["a", "b"]
+
+
+def test_functions_of_torch_are_told_by_their_names() -> None:
+    assert told(F.cross_entropy) == "cross_entropy"
+
+
+def test_data_is_told_apart_by_length_structure_and_content() -> None:
+    x = torch.arange(100.0)
+    prints = [fingerprint(as_source(data, "train")) for data in (x, x[:99], x.long(), (x, x), x + 1)]
+    assert len({json.dumps(found) for found in prints}) == 5
+    assert prints[0]["samples"] == 100
