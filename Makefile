@@ -36,6 +36,7 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/order.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/checkpoint.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

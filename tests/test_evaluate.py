@@ -36,6 +36,23 @@ def test_every_module_gets_its_own_mode_back() -> None:
     assert torch.is_grad_enabled()
 
 
+def test_a_module_with_a_train_of_its_own_is_told() -> None:
+    """An adapter that merges its weights for evaluation takes them apart again."""
+
+    class Adapter(nn.Linear):
+        merged = False
+
+        def train(self, mode: bool = True) -> "Adapter":
+            self.merged = not mode
+            super().train(mode)
+            return self
+
+    adapter = Adapter(2, 2)
+    with evaluating(adapter):
+        assert adapter.merged
+    assert not adapter.merged
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 7, 30])
 def test_means_are_exact_however_the_batches_fall(batch_size: int) -> None:
     """The loss is the mean over the targets that count, not a mean of means."""

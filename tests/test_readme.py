@@ -1,16 +1,17 @@
-"""The README tells the truth: every block of Python in it runs; one marked `continued` goes on where the one before ended."""
+"""README and docs tell the truth: every block of Python runs; one marked `continued` goes on where the one before ended."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks() -> list[str]:
+def blocks(page: Path) -> list[str]:
     found: list[str] = []
-    for mark, code in re.findall(r"```python( continued)?\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL):
+    for mark, code in re.findall(r"```python( continued)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
         if mark:
             found[-1] += code
         else:
@@ -18,14 +19,22 @@ def blocks() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("code", blocks(), ids=range(len(blocks())))
-def test_a_block_runs(code: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(code, str(README), "exec"), {"__name__": "readme"})
+CODE = [pytest.param(page, code, id=f"{page.name}-{i}") for page in PAGES for i, code in enumerate(blocks(page))]
+
+
+@pytest.mark.parametrize(("page", "code"), CODE)
+def test_a_block_runs(page: Path, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, str(page), "exec"), {"__name__": "page"})
     assert capsys.readouterr().out
 
 
 def test_every_make_target_exists() -> None:
-    text = README.read_text(encoding="utf-8")
-    makefile = (README.parent / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"^make (\S+)", text, re.MULTILINE)):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"^make (\S+)", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)):
         assert f"\n{target}:" in makefile
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link

@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from instep import data as data
     from instep import keys as keys
     from instep import schedules as schedules
+    from instep.checkpoint.interchange import load_model as load_model
+    from instep.checkpoint.interchange import save_model as save_model
     from instep.evaluate import evaluating as evaluating
     from instep.history import History as History
     from instep.metrics import accuracy as accuracy
     from instep.objective import Loss as Loss
+    from instep.optim.freeze import freeze as freeze
+    from instep.optim.freeze import frozen as frozen
+    from instep.optim.freeze import unfreeze as unfreeze
+    from instep.optim.groups import param_groups as param_groups
     from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
     from instep.records import Update as Update
@@ -36,8 +42,14 @@ _HOME = {
     "accuracy": "instep.metrics",
     "data": "instep.data",
     "evaluating": "instep.evaluate",
+    "freeze": "instep.optim.freeze",
+    "frozen": "instep.optim.freeze",
     "keys": "instep.keys",
+    "load_model": "instep.checkpoint.interchange",
+    "param_groups": "instep.optim.groups",
+    "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
+    "unfreeze": "instep.optim.freeze",
 }
 
 __all__ = [
@@ -52,8 +64,14 @@ __all__ = [
     "accuracy",
     "data",
     "evaluating",
+    "freeze",
+    "frozen",
     "keys",
+    "load_model",
+    "param_groups",
+    "save_model",
     "schedules",
+    "unfreeze",
 ]
 
 

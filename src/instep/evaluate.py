@@ -31,12 +31,15 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     True
     """
     modes = [(module, module.training) for model in models for module in model.modules()]
+    roots = [model.training for model in models]
     try:
         for model in models:
             model.eval()
         with torch.no_grad():
             yield
     finally:
+        for model, mode in zip(models, roots, strict=True):
+            model.train(mode)  # for modules with a train() of their own, which may do more than set a flag
         for module, mode in modes:
             module.training = mode
 

@@ -149,7 +149,8 @@ class Trainer:
             raise DescriptionError(
                 "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
             )
-        self.hyper_parameters: dict[str, Any] = {}
+        self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
+        self.script: dict[str, Any] = {}
         self.folder = None if folder is None else Path(folder)
         self._allow_changes = (allow_changes,) if isinstance(allow_changes, str) else tuple(allow_changes)
         self._logbook = Logbook(
@@ -220,7 +221,7 @@ class Trainer:
             return
         if self._running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
-        notices = self._keeper.enter(self.folder, self._as_json, self._step)
+        notices = self._keeper.enter(self.folder, self.describe, self._step)
         state, self._running = "failed", True
         try:
             self._open(notices)
@@ -410,6 +411,14 @@ class Trainer:
         """The run before its first step, as data."""
         return plan_of(self._description)
 
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides the result, as `run.json` keeps it."""
+        return as_json(self._description, self.hyper_parameters) | {"script": self.script}
+
+    def example(self) -> Any:
+        """The first batch that the run trains on."""
+        return next(iter(self._loader.batches(epoch=0))).data
+
     def __repr__(self) -> str:
         return render(self.plan())
 
@@ -451,9 +460,6 @@ class Trainer:
         """In the data's own order, in batches as large as the largest micro-batch."""
         size = max(self._sizes.pieces(min(self._sizes.batch_size, self._sizes.samples)))
         return Loader(source, batch_size=size, seed=keys.for_evaluation(self.seed), device=self.device, shuffle=False)
-
-    def _as_json(self) -> dict[str, Any]:
-        return as_json(self._description, self.hyper_parameters)
 
 
 def _with_start(allowed: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from instep.checkpoint.dtypes import name_of
 
 Kind = Literal["missing", "unexpected", "shape", "dtype", "tied"]
 SHOWN = 30
+# What batch norm counts its batches in, since torch 0.4.1. Weights that are older have none, and torch takes them all the same.
+COUNTER = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,10 @@ class Difference:
 def compare(model: Mapping[str, Any], file: Mapping[str, Any], unmatched: Mapping[str, Any]) -> Iterator[Odd]:
     """What does not fit: `model` and `file` by the names of the model, `unmatched` is what else the file has, by its own."""
     aliases = _aliases(model)
+    uncounted = not any(name.endswith(COUNTER) for name in file)
     for name, ours in model.items():
         if name not in file:
-            if not any(alias in file for alias in aliases.get(id(ours), ())):
+            if not any(alias in file for alias in aliases.get(id(ours), ())) and not (uncounted and name.endswith(COUNTER)):
                 yield Odd("missing", name, form(ours), "-")
             continue
         theirs = file[name]
@@ -94,12 +97,16 @@ def _same_shape(ours: Any, theirs: Any) -> bool:
 
 
 def _holds(ours: torch.dtype, theirs: torch.dtype) -> bool:
-    """Whether every value of the file's dtype is one of the model's: the same kind of number, and no narrower."""
+    """Whether every value of the file's dtype is one of the model's: the same kind of number, as wide and as fine."""
     if ours == theirs:
         return True
-    same_kind = (ours.is_floating_point, ours.is_complex) == (theirs.is_floating_point, theirs.is_complex)
-    narrow = {torch.bool} & {ours, theirs} or any(dtype.itemsize == 1 and dtype.is_floating_point for dtype in (ours, theirs))
-    return same_kind and not narrow and torch.promote_types(ours, theirs) == ours
+    if torch.bool in (ours, theirs) or (ours.is_floating_point, ours.is_complex) != (theirs.is_floating_point, theirs.is_complex):
+        return False
+    if not ours.is_floating_point and not ours.is_complex:
+        whole, other = torch.iinfo(ours), torch.iinfo(theirs)
+        return whole.min <= other.min and other.max <= whole.max
+    real, its = torch.finfo(ours), torch.finfo(theirs)
+    return real.max >= its.max and real.eps <= its.eps and real.smallest_normal <= its.smallest_normal
 
 
 def _aliases(model: Mapping[str, Any]) -> dict[int, list[str]]:

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,7 +16,9 @@ WRITING, GONE, ASIDE = ".writing-", ".gone-", ".aside-"
 def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> Written:
     """A new file with this content; waits for the disk."""
     with open(path, "xb", buffering=0) as file:
-        return write_chunks(file, chunks)
+        written = write_chunks(file, chunks)
+        _sync(file.fileno())
+    return written
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -35,9 +38,19 @@ def sync_folder(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Wait for the disk. On macOS fsync waits only until the drive has it in its own memory; Python leaves the rest to us."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
 
 
 def put_in_place(beside: Path, place: Path) -> Path | None:

@@ -7,20 +7,16 @@ the optimizer and the epoch in it, is in `classic.py`.
 from collections.abc import Mapping
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
-from instep.checkpoint import header
 from instep.checkpoint.difference import Difference
-from instep.checkpoint.durable import write_file
 from instep.checkpoint.fitting import State, apply_all, fit
-from instep.checkpoint.layout import lay_out
 from instep.checkpoint.manifest import ENDING
 from instep.checkpoint.names import bare_names
-from instep.checkpoint.placing import placing
-from instep.checkpoint.tensorfile import chunks_of
+from instep.checkpoint.safefile import write_safetensors
 from instep.checkpoint.torchfile import ENDINGS, write_torch
 from instep.checkpoint.weights import ONE, read_states
-from instep.errors import CheckpointError, DescriptionError
+from instep.errors import DescriptionError
 
 Models = nn.Module | Mapping[str, nn.Module]
 
@@ -47,7 +43,7 @@ def save_model(model: Models, path: str | Path) -> None:
     if path.suffix in ENDINGS:
         write_torch(path, state)
     elif path.suffix == ENDING:
-        _write_safetensors(path, state)
+        write_safetensors(path, state)
     else:
         raise DescriptionError(
             f"{path} does not say which format it is to have; end it in .safetensors, or in .pt for torch.save."
@@ -84,16 +80,3 @@ def state_of(model: nn.Module) -> State:
     if all(name == short for name, short in bare.items()):
         return state  # with the versions of its modules, which it carries in an attribute
     return {bare[name]: value for name, value in state.items()}
-
-
-def _write_safetensors(path: Path, state: State) -> None:
-    for name, value in state.items():
-        if not isinstance(value, Tensor):
-            raise CheckpointError(
-                f"{path}: {name!r} is a {type(value).__name__}, and safetensors keeps tensors only; "
-                f"save to {path.with_suffix('.pt').name} instead."
-            )
-    layout = lay_out(state, str(path))
-    head = header.render(layout, str(path))
-    with placing(path) as beside:
-        write_file(beside, chunks_of(layout, state, head))

@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from instep.checkpoint import jsontext
 from instep.checkpoint.sealed import LIMIT_STEP
@@ -49,7 +49,7 @@ def parse(text: bytes) -> Manifest:
     if not isinstance(files, dict):
         raise CheckpointError(f"{MANIFEST} names no files")
     step, best = content.get("step"), content.get("best")
-    if type(step) is not int or not 0 <= step < LIMIT_STEP or (best is not None and type(best) is not int):
+    if not _is_step(step) or not (best is None or _is_step(best)):
         raise CheckpointError(f"{MANIFEST} gives no valid step")
     manifest = Manifest(step, best, {name: _written(name, entry) for name, entry in files.items()})
     if STATE_FILE not in manifest.files:
@@ -57,6 +57,10 @@ def parse(text: bytes) -> Manifest:
     if manifest.render() != text:
         raise CheckpointError(f"{MANIFEST} is not as it was written")
     return manifest
+
+
+def _is_step(value: Any) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value < LIMIT_STEP
 
 
 def _written(name: str, entry: Any) -> Written:

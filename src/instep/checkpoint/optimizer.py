@@ -104,7 +104,7 @@ def _on_host(parameter: Tensor, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _refuse_strange_state(optimizer: Optimizer, state: Mapping[Tensor, Any], names: Mapping[Tensor, str]) -> None:
-    memory = {parameter.data_ptr(): name for parameter, name in names.items() if parameter.numel()}
+    memory = {parameter.data_ptr(): name for parameter, name in names.items() if parameter.data_ptr()}  # 0: it has none
     for parameter, entry in state.items():
         if parameter not in names:
             raise CheckpointError(
@@ -112,7 +112,7 @@ def _refuse_strange_state(optimizer: Optimizer, state: Mapping[Tensor, Any], nam
                 "delete it from optimizer.state."
             )
         for what, value in entry.items():
-            if isinstance(value, Tensor) and value.numel() and value.data_ptr() in memory:
+            if isinstance(value, Tensor) and value.data_ptr() in memory:
                 raise CheckpointError(
                     f"{_kind(optimizer)}: state {what!r} of {names[parameter]!r} is the memory of the parameter "
                     f"{memory[value.data_ptr()]!r} itself, which a checkpoint cannot keep; make it a clone()."

@@ -12,12 +12,12 @@ from instep.errors import CheckpointError
 
 @contextmanager
 def placing(path: Path) -> Iterator[Path]:
-    """Gives a free name in the same folder to write to; afterwards that file, synced, is `path`. On any error it is gone."""
+    """A free name beside `path`, of the same ending, to write; then that file is `path`, synced. After an error it is gone."""
     if path.is_dir():
         raise CheckpointError(f"{path} is a folder; name a file in it, like {path / 'model.safetensors'}.")
     if not path.parent.is_dir():
         raise CheckpointError(f"{path} cannot be written: there is no folder {path.parent}; make it first.")
-    beside = path.with_name(f"{WRITING}{path.name}-{secrets.token_hex(4)}")
+    beside = path.with_name(f"{WRITING}{secrets.token_hex(4)}-{path.name}")
     try:
         yield beside
         _sync(beside)

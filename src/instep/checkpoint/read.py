@@ -4,7 +4,6 @@ Nothing that is read is executed, and sizes are checked before memory is taken: 
 third of a gigabyte for JSON made to be large.
 """
 
-import os
 import stat
 import zlib
 from collections.abc import Callable, Collection
@@ -14,14 +13,13 @@ from typing import BinaryIO, TypeVar
 from torch import Tensor
 
 from instep.checkpoint import jsontext, shelf
-from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
+from instep.checkpoint.manifest import ENDING, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint, Skipped
-from instep.checkpoint.sealed import unseal
-from instep.checkpoint.tensorfile import Written, read_tensors
+from instep.checkpoint.sealed import STATE, unseal
+from instep.checkpoint.tensorfile import CHUNK_BYTES, Written, read_tensors
 from instep.errors import CheckpointError
 
 T = TypeVar("T")
-_CHUNK_BYTES = 1 << 20
 
 
 def read(path: Path, *, parts: Collection[str] | None = None) -> Checkpoint:
@@ -34,7 +32,7 @@ def read(path: Path, *, parts: Collection[str] | None = None) -> Checkpoint:
 
 
 def verify(path: Path) -> Manifest:
-    """Check every byte of a checkpoint without loading it; takes a megabyte of memory."""
+    """Check every byte of a checkpoint without loading it; takes a few megabytes of memory."""
     return _at_the_border(path, lambda: _verify(path))
 
 
@@ -81,7 +79,7 @@ def _read(path: Path, parts: Collection[str] | None) -> Checkpoint:
     tensors: dict[str, dict[str, Tensor]] = {}
     for name, file in manifest.files.items():
         part = name.removesuffix(ENDING)
-        if name.endswith(ENDING) and (parts is None or part in parts or part == "state"):
+        if name.endswith(ENDING) and (parts is None or part in parts or part == STATE):
             tensors[part] = _read_file(path / name, file, read_tensors)
     return unseal(manifest.step, manifest.best, state, tensors, parts)
 
@@ -96,7 +94,6 @@ def _verify(path: Path) -> Manifest:
 def _read_manifest(path: Path) -> Manifest:
     if not stat.S_ISDIR(path.lstat().st_mode):
         raise CheckpointError("it is not a folder")
-    _require_regular(path / MANIFEST)
     return shelf.read_manifest(path)
 
 
@@ -108,7 +105,7 @@ def _read_state(path: Path, expected: Written) -> bytes:
 
 def _read_file(path: Path, expected: Written, take: Callable[[BinaryIO, int], tuple[T, int]]) -> T:
     """What `take` makes of a file, where its size and checksum are those of the manifest."""
-    size = _require_regular(path)
+    size = shelf.regular_size(path)
     if size != expected.size_bytes:
         raise CheckpointError(f"{path.name} has {size:,} bytes, not {expected.size_bytes:,}")
     with open(path, "rb") as file:
@@ -121,14 +118,6 @@ def _read_file(path: Path, expected: Written, take: Callable[[BinaryIO, int], tu
     return taken
 
 
-def _require_regular(path: Path) -> int:
-    """The size of a file; a link, a pipe or a device in its place is refused unopened."""
-    found = os.lstat(path)
-    if not stat.S_ISREG(found.st_mode):
-        raise CheckpointError(f"{path.name} is not a regular file")
-    return found.st_size
-
-
 def _content(file: BinaryIO, size: int) -> tuple[bytes, int]:
     content = file.read(size)
     return content, zlib.crc32(content)
@@ -136,6 +125,6 @@ def _content(file: BinaryIO, size: int) -> tuple[bytes, int]:
 
 def _checksum(file: BinaryIO, size: int) -> tuple[None, int]:
     checksum = 0
-    while chunk := file.read(_CHUNK_BYTES):
+    while chunk := file.read(CHUNK_BYTES):
         checksum = zlib.crc32(chunk, checksum)
     return None, checksum

@@ -7,6 +7,7 @@ and its best are found by looking, since a process may die between the rename an
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 from typing import Literal
 
@@ -64,13 +65,21 @@ def locate(folder: Path, which: Literal["latest", "best"] | int) -> Path:
 
 def read_manifest(path: Path) -> Manifest:
     """What a checkpoint says of itself; its files are not looked at."""
-    size = (path / MANIFEST).lstat().st_size
+    size = regular_size(path / MANIFEST)
     if size > manifest.LIMIT_BYTES:
         raise CheckpointError(f"{MANIFEST} has {size:,} bytes")
     found = manifest.parse((path / MANIFEST).read_bytes())
     if found.step != step_of(path.name.removeprefix(ASIDE)):
         raise CheckpointError(f"{MANIFEST} is that of step {found.step}")
     return found
+
+
+def regular_size(path: Path) -> int:
+    """The size of a file; a link, a pipe (which would be waited for) or a device in its place is refused unopened."""
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError(f"{path.name} is not a regular file")
+    return found.st_size
 
 
 def best_step(folder: Path) -> int | None:
@@ -134,7 +143,8 @@ def _best_known_to(path: Path) -> int | None:
 
 def _label(folder: Path, name: str) -> int | None:
     try:
+        regular_size(folder / name)
         with open(folder / name, encoding="ascii") as file:
             return step_of(file.read(64).strip())
-    except (OSError, ValueError):
+    except (OSError, ValueError, CheckpointError):
         return None

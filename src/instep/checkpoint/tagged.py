@@ -24,9 +24,9 @@ _FACTORIES: dict[str, Callable[[], Any]] = {
     factory.__name__: factory for factory in (int, float, bool, str, list, dict, set, tuple, Counter)
 }
 _DTYPES = {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-_NUMPY = {
-    name: np.dtype(name)
-    for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+_SIZED = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.float16, np.float32, np.float64]
+_NUMPY: dict[str, np.dtype[Any]] = {
+    np.dtype(kind).name: np.dtype(kind) for kind in (np.bool_, np.complex64, np.complex128, *_SIZED)
 }
 
 
@@ -163,9 +163,7 @@ class Decoder:
             raise CheckpointError(f"the tag {tag} holds what it cannot: {str(error)[:200]}") from None
 
     def _list(self, content: Any, depth: int) -> list[Any]:
-        if not isinstance(content, list):
-            raise TypeError(f"a list was expected, not {content!r}")
-        return [self.decode(item, depth) for item in content]
+        return [self.decode(item, depth) for item in _list_of(content)]
 
     def _pairs(self, content: Any, depth: int) -> list[tuple[Any, Any]]:
         pairs = [(self.decode(key, depth), self.decode(value, depth)) for key, value in _list_of(content)]

@@ -4,7 +4,6 @@ Written here and not by the safetensors package, which needs the whole file in m
 checksum. Bytes go from the tensors' own memory to the file, a few megabytes at a time; all of it lets other threads run.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from instep.checkpoint.dtypes import stored_form
 from instep.checkpoint.layout import Layout, Stored
 from instep.errors import CheckpointError
 
-_CHUNK_BYTES = 1 << 20  # read from memory once for both the checksum and the file: small enough to stay in the cache
+# Small enough to stay in the cache between the checksum and the file; large enough that a writer beside a run that is busy in
+# Python asks for the interpreter a few dozen times, not thousands.
+CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,14 @@ class Written:
 
 
 def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> Written:
-    """Write all of it; waits until it is on the disk."""
+    """Write all of it. It is still to be synced."""
     size, checksum = 0, 0
     for chunk in chunks:
-        for begin in range(0, len(chunk), _CHUNK_BYTES):
-            part = chunk[begin : begin + _CHUNK_BYTES]
+        for begin in range(0, len(chunk), CHUNK_BYTES):
+            part = chunk[begin : begin + CHUNK_BYTES]
             checksum = zlib.crc32(part, checksum)
             _write_all(file, part)
         size += len(chunk)
-    os.fsync(file.fileno())
     return Written(size, checksum)
 
 
@@ -84,8 +84,8 @@ def _read_one(file: BinaryIO, one: Stored, checksum: int) -> tuple[Tensor, int]:
     except RuntimeError:  # the shape fits the file, so it is the memory that does not
         raise CheckpointError(f"tensor {one.name[:80]!r} needs {one.size_bytes:,} bytes of memory, which there are not") from None
     memory = as_bytes(rows)
-    for begin in range(0, len(memory), _CHUNK_BYTES):
-        part = memory[begin : begin + _CHUNK_BYTES]
+    for begin in range(0, len(memory), CHUNK_BYTES):
+        part = memory[begin : begin + CHUNK_BYTES]
         if file.readinto(part) != len(part):  # type: ignore[attr-defined]  # a buffered file fills the whole of it
             raise CheckpointError(f"it ends within tensor {one.name[:80]!r}")
         checksum = zlib.crc32(part, checksum)

@@ -37,8 +37,16 @@ def find_views(tensors: Mapping[str, Tensor], what: str) -> dict[str, View]:
     views: dict[str, View] = {}
     for pieces in _clusters(tensors):
         kept = _without_doubles(pieces, views)
-        if len(kept) > 1 and not _are_apart(kept):
-            _view_the_largest(kept, views, what)
+        whole = max(kept, key=lambda piece: piece.end - piece.begin)
+        others = [piece for piece in kept if piece is not whole]
+        stranger = next((piece for piece in others if not _is_inside(piece, whole)), None)
+        if stranger is None:
+            _make_views(whole, others, views)
+        elif not _are_apart(kept):
+            raise CheckpointError(
+                f"{what}: {whole.name!r} and {stranger.name!r} share a part of their memory, which a checkpoint cannot keep; "
+                "make one of them a clone(), or both slices of a tensor that is kept whole."
+            )
     return {name: views[name] for name in tensors if name in views}
 
 
@@ -89,22 +97,23 @@ def _are_apart(pieces: list[_Piece]) -> bool:
     return int(owners.max()) <= 1
 
 
-def _view_the_largest(pieces: list[_Piece], views: dict[str, View], what: str) -> None:
-    """Make all others views of the piece that holds the memory of all; the map is re-pointed where a twin became a view."""
-    whole = max(pieces, key=lambda piece: piece.end - piece.begin)
-    dense = is_dense(whole.tensor.shape, whole.tensor.stride())
-    for piece in pieces:
-        if piece is whole:
-            continue
-        inside = whole.begin <= piece.begin and piece.end <= whole.end and piece.tensor.dtype == whole.tensor.dtype
-        distance, rest = divmod(piece.begin - whole.begin, whole.tensor.element_size())
-        if not dense or not inside or rest:
-            raise CheckpointError(
-                f"{what}: {whole.name!r} and {piece.name!r} share a part of their memory, which a checkpoint cannot keep; "
-                "make one of them a clone(), or both slices of a tensor that is kept whole."
-            )
-        shape, strides = tuple(piece.tensor.shape), piece.tensor.stride()
-        views[piece.name] = View(whole.name, shape, strides, distance)
-        for name, view in list(views.items()):
-            if view.of == piece.name:
-                views[name] = View(whole.name, shape, strides, distance)
+def _is_inside(piece: _Piece, whole: _Piece) -> bool:
+    """Whether a piece shows elements of the whole, which has no gaps."""
+    tensor = whole.tensor
+    apart = (piece.begin - whole.begin) % tensor.element_size()
+    return (
+        whole.begin <= piece.begin
+        and piece.end <= whole.end
+        and piece.tensor.dtype == tensor.dtype
+        and apart == 0
+        and is_dense(tensor.shape, tensor.stride())
+    )
+
+
+def _make_views(whole: _Piece, others: list[_Piece], views: dict[str, View]) -> None:
+    """Make the others views of the whole; what was tied to one of them is tied to the whole then."""
+    for piece in others:
+        places = (piece.begin - whole.begin) // whole.tensor.element_size()
+        view = View(whole.name, tuple(piece.tensor.shape), piece.tensor.stride(), places)
+        twins = [name for name, known in views.items() if known.of == piece.name]
+        views.update(dict.fromkeys([piece.name, *twins], view))

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torch import Tensor
-
 from instep.checkpoint import shelf
 from instep.checkpoint.fitting import State, require_state
 from instep.checkpoint.manifest import ENDING, MANIFEST
 from instep.checkpoint.read import read
-from instep.checkpoint.tensorfile import read_tensors
+from instep.checkpoint.safefile import read_safetensors
 from instep.checkpoint.torchfile import ENDINGS, read_torch
 from instep.errors import CheckpointError
 
@@ -34,26 +32,16 @@ def read_states(path: Path, models: Sequence[str] = (ONE,)) -> dict[str, State]:
     return {name: state_in(content, name, path) for name in models}
 
 
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file; a name that shares its memory with another is that tensor, or a view of it."""
-    try:
-        with open(path, "rb") as file:
-            return read_tensors(file, path.stat().st_size)[0]
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from None
-    except CheckpointError as error:
-        raise CheckpointError(f"{path} is no safetensors file, or a damaged one: {error}.") from None
-
-
 def checkpoint_in(folder: Path) -> Path:
     """The checkpoint that a folder is or has: of a run the best one, or the latest where there is no best."""
     if (folder / MANIFEST).exists() or shelf.step_of(folder.name) is not None:
         return folder
     if (folder / _SHELF).is_dir():
         folder = folder / _SHELF
-    if not shelf.steps(folder):
+    there = shelf.steps(folder)
+    if not there:
         raise CheckpointError(f"{folder} has no checkpoint; name a run that has some, a checkpoint, or a file of weights.")
-    return shelf.locate(folder, "best" if (folder / shelf.BEST).exists() else "latest")
+    return shelf.locate(folder, "best" if shelf.best_step(folder) in there else "latest")
 
 
 def state_in(content: Any, name: str, where: object) -> State:

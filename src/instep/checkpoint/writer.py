@@ -53,6 +53,11 @@ class Writer:
             error, self._error = self._error, None
             raise error
 
+    @property
+    def writing(self) -> bool:
+        """Whether a checkpoint is being written at this moment."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wait(self) -> None:
         """Wait until all that was saved is on the disk; raises what went wrong."""
         if self._thread is not None:

@@ -10,9 +10,13 @@ from instep.cli import border
 # A command is a module of this folder with `run(arguments) -> exit code`; find-lr would be find_lr.py.
 COMMANDS = {
     "train": "train what a file describes, or the built-in recipe",
+    "evaluate": "evaluate the weights of a run",
+    "predict": "predict with the weights of a run",
+    "export": "write the model of a run as a .pt2 that needs no code of yours",
     "init": "write a commented file to start from",
     "show": "show one run",
     "runs": "list the runs in a folder",
+    "diff": "show how two runs differ",
 }
 
 USAGE = """\

@@ -4,7 +4,7 @@ import difflib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Any
 
 from instep import keys
 from instep.cli.border import WrongUse
+from instep.errors import InstepError
+from instep.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,15 @@ class Script:
     name: str  # of the function
     build: Callable[..., Any]
     title: str  # what its runs are called
+    is_recipe: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}() of {self.path}"
+
+    def recorded(self, options: Sequence[str]) -> dict[str, Any]:
+        """What `run.json` keeps of it, so that other commands can build the same Trainer; the recipe has no file."""
+        file = None if self.is_recipe else str(self.path.resolve())
+        return {"file": file, "function": self.name, "options": list(options)}
 
 
 class FileLoader(SourceFileLoader):
@@ -60,7 +68,25 @@ def recipe() -> Script:
     """The built-in recipe, as if it were a file of the user's."""
     from instep.recipes import train_digits
 
-    return Script(Path(train_digits.__file__), "build", train_digits.build, "digits")
+    return Script(Path(train_digits.__file__), "build", train_digits.build, "digits", is_recipe=True)
+
+
+def built(found: Script, hyper_parameters: Mapping[str, Any]) -> Trainer:
+    """The Trainer that build gives under a key of the seed, with its hyper-parameters recorded."""
+    seed = hyper_parameters.get("seed")
+    keys.seed_all(keys.for_build(keys.check_seed(0 if seed is None else seed)))
+    try:
+        trainer = found.build(**hyper_parameters)
+    except InstepError as error:
+        raise WrongUse(str(error)) from error
+    except Exception as error:
+        raise WrongUse(f"{found} raised {type(error).__name__}.") from error
+    if trainer is None:
+        raise WrongUse(f"{found} returned nothing; it has to end with return Trainer(…).")
+    if not isinstance(trainer, Trainer):
+        raise WrongUse(f"{found} returned a {type(trainer).__name__}; it has to return an instep.Trainer.")
+    trainer.hyper_parameters = dict(hyper_parameters)
+    return trainer
 
 
 def _module(path: Path) -> ModuleType:

@@ -4,18 +4,16 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from instep import keys
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
-from instep.cli.options import parse_with_build
-from instep.errors import InstepError
+from instep.cli.options import Given, parse_with_build
 from instep.history import History, Row
 from instep.report.numbers import duration, number
 from instep.report.plan import render
@@ -52,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
     own: Own = given.own
     with contextlib.redirect_stdout(sys.stderr) if own.json else contextlib.nullcontext():
-        trainer = _built(found, given.hyper_parameters, own)
+        trainer = _built(found, given, options)
         numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
     if own.json:
         print(json.dumps(numbers))
@@ -80,27 +78,17 @@ def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 _FLAGS = ("-h", "--help", "--fresh", "--dry-run", "--progress", "--no-progress", "--json")
 
 
-def _built(found: script.Script, hyper_parameters: Mapping[str, Any], own: Own) -> Trainer:
-    """The Trainer that build gives under a key of the seed, with its folder and the recorded hyper-parameters."""
-    seed = hyper_parameters.get("seed")
-    keys.seed_all(keys.for_build(keys.check_seed(0 if seed is None else seed)))
-    try:
-        trainer = found.build(**hyper_parameters)
-    except InstepError as error:
-        raise WrongUse(str(error)) from error
-    except Exception as error:
-        raise WrongUse(f"{found} raised {type(error).__name__}.") from error
-    if trainer is None:
-        raise WrongUse(f"{found} returned nothing; it has to end with return Trainer(…).")
-    if not isinstance(trainer, Trainer):
-        raise WrongUse(f"{found} returned a {type(trainer).__name__}; it has to return an instep.Trainer.")
+def _built(found: script.Script, given: Given, options: Sequence[str]) -> Trainer:
+    """The Trainer that build gives, with its folder, and with what is needed to build it again."""
+    own: Own = given.own
+    trainer = script.built(found, given.hyper_parameters)
+    trainer.script = found.recorded(options)
     if own.progress and own.no_progress:
         raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
     if own.progress or own.no_progress:
         trainer.set_progress(own.progress)
     if own.folder is not None or trainer.folder is None:
         trainer.set_folder(own.folder or Path("runs") / found.title)
-    trainer.hyper_parameters = dict(hyper_parameters)
     return trainer
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.history import History
+from instep.report import checkpoints
 from instep.report.folder import RunFolder, read_run, section
 from instep.report.numbers import age, number, size
 from instep.report.sparkline import sparkline
@@ -19,13 +20,15 @@ PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
 
 
 def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> str:
-    """What the run was, its curves, its last evaluations and the best one."""
+    """What the run was, its curves, its last evaluations and the best one, its checkpoints."""
     run = read_run(Path(path))
+    now_s = time.time() if now_s is None else now_s
     parts = [
         [_heading(run), *[f"note: {clean(problem)}" for problem in run.problems]],
-        labelled(_description(run, time.time() if now_s is None else now_s), width=width),
+        labelled(_description(run, now_s), width=width),
         _curves(run.history, width),
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
+        checkpoints.lines(checkpoints.find_checkpoints(run.path), now_s),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -45,10 +48,19 @@ def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
         ("epochs", f"{epochs:,}" if epochs else ""),
         ("device", ", ".join(filter(None, (_text(said.get("device", "")), _counted(said.get("threads"), "thread"))))),
         ("versions", _listed(section(said, "versions"))),
-        ("build", _listed(section(said, "build"))),
+        ("script", _script(section(said, "script"))),
+        ("build", _listed(section(said, "hyper_parameters"))),
         ("settings", _listed(section(said, "settings"))),
     ]
     return [(label, text) for label, text in rows if text]
+
+
+def _script(said: Mapping[str, Any]) -> str:
+    """The file that `instep train` was given, and its function where that is not build."""
+    if not said:
+        return ""
+    file, function = said.get("file"), said.get("function")
+    return f"{file or 'the built-in recipe'}{'' if function in (None, 'build') else f':{function}'}"
 
 
 def _how_far(run: RunFolder) -> str:

@@ -1,0 +1,51 @@
+"""`instep diff RUN RUN`: two runs side by side: descriptions, numbers, weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from instep.checkpoint import locate, read
+from instep.cli import rebuilt
+from instep.cli.border import WrongUse
+from instep.cli.options import parse
+from instep.errors import CheckpointError
+from instep.folder import CHECKPOINTS
+from instep.report import diff, weights
+from instep.report.folder import read_run
+
+
+@dataclass(frozen=True)
+class Own:
+    """Show how two runs differ: in what they were told, in their numbers, in their weights."""
+
+    first: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a run, like runs/digits."""
+    second: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of another."""
+    which: Annotated[str, tyro.conf.arg(metavar="best|latest|STEP")] = "latest"
+    """The checkpoint of each whose weights are compared."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Print it; returns the exit code."""
+    own = parse(Own, arguments, prog="instep diff")
+    first, second = read_run(own.first), read_run(own.second)
+    print(diff.render(first, second, _weights(own)))
+    return 0
+
+
+def _weights(own: Own) -> list[str]:
+    """What can be said of the weights; a run without checkpoints is no reason to say nothing of the rest."""
+    try:
+        one, other = (_model(path, own.which) for path in (own.first, own.second))
+    except (WrongUse, CheckpointError) as error:
+        return [f"weights: not compared. {error}"]
+    return weights.lines(one, other, (str(own.first), str(own.second)))
+
+
+def _model(path: Path, which: str) -> dict[str, Any]:
+    state: dict[str, Any] = read(locate(path / CHECKPOINTS, rebuilt.find_step(path, which)), parts=["model"]).parts["model"]
+    return state

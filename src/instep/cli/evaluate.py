@@ -1,0 +1,47 @@
+"""`instep evaluate RUN`: the loss and the metrics of a run's weights on its validation data."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from instep.cli import rebuilt
+from instep.cli.border import YELLOW, say
+from instep.cli.options import parse
+from instep.report import evaluation as report
+
+
+@dataclass(frozen=True)
+class Own:
+    """Evaluate the weights of a run on the validation data that its file describes."""
+
+    run: rebuilt.Run
+    """The folder of the run, like runs/digits."""
+    which: rebuilt.Which = None
+    """The checkpoint to take."""
+    file: rebuilt.File = None
+    """What builds the Trainer, where it is not where it was."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
+    """Print the numbers as one JSON object on stdout, everything else on stderr."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Evaluate and print; returns the exit code."""
+    own = parse(Own, arguments, prog="instep evaluate")
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
+        found = rebuilt.rebuild(own.run, own.which, own.file)
+        evaluation = found.trainer.evaluate()
+    print(
+        json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
+        if own.json
+        else report.render(evaluation, str(found))
+    )
+    recorded = [row for row in found.run.history.evaluations if row["step"] == found.step]
+    if recorded and (table := report.compared(evaluation, recorded[-1])):
+        say("the run recorded other numbers at this step; have the data, the file or the versions changed?", YELLOW, who="note")
+        print("\n".join(table), file=sys.stderr)
+    return 0

@@ -1,0 +1,87 @@
+"""Two runs side by side: what differs in their descriptions, and their numbers."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from instep.report.folder import RunFolder
+from instep.report.numbers import number
+from instep.report.table import clean, columns
+
+# What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
+OWN = frozenset({"created", "status", "format", "script.options"})
+WIDTH = 48
+_NOTHING = object()
+
+
+def render(one: RunFolder, other: RunFolder, weights: list[str]) -> str:
+    """The descriptions, the numbers, and what was found about the weights."""
+    runs = (clean(str(one.path)), clean(str(other.path)))
+    notes = [
+        f"note: {run}: {clean(problem)}" for run, found in zip(runs, (one, other), strict=True) for problem in found.problems
+    ]
+    parts = [notes, _descriptions(one.description, other.description, runs), _numbers(one, other, runs), weights]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str]) -> list[str]:
+    ours, theirs = dict(_leaves(one)), dict(_leaves(other))
+    rows = [
+        (name, _text(ours.get(name, _NOTHING)), _text(theirs.get(name, _NOTHING)))
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name, _NOTHING) != theirs.get(name, _NOTHING)
+    ]
+    if not rows:
+        return ["the descriptions are the same"]
+    return columns(("description", *runs), rows, left=("description", *runs))
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a description by where it stands; a list is one value, but for one of parts with names."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            where = f"{path}.{name}" if path else str(name)
+            if where not in OWN:
+                yield from _leaves(part, where)
+    elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
+        for place, part in enumerate(value):
+            yield from _leaves(part, f"{path}.{place}")
+    else:
+        yield clean(path), value
+
+
+def _numbers(one: RunFolder, other: RunFolder, runs: tuple[str, str]) -> list[str]:
+    """State and step, then the last and the best number of each evaluated column."""
+    rows = [("state", one.state, other.state), ("step", _step(one), _step(other))]
+    rows += [(f"last {name}", number(ours), number(theirs)) for name, ours, theirs in _both(_last(one), _last(other))]
+    rows += [(f"best {name}", number(ours), number(theirs)) for name, ours, theirs in _both(_best(one), _best(other))]
+    return columns(("", *runs), rows, left=("",))
+
+
+def _both(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Iterator[tuple[str, float | None, float | None]]:
+    for name in dict.fromkeys([*ours, *theirs]):
+        yield clean(name), ours.get(name), theirs.get(name)
+
+
+def _last(run: RunFolder) -> dict[str, float]:
+    """The numbers of the last evaluation; without one, of the last line of the log."""
+    rows = run.history.evaluations or run.history.rows
+    return _metrics(rows[-1]) if rows else {}
+
+
+def _best(run: RunFolder) -> dict[str, float]:
+    """The monitored number where it was best."""
+    best = run.history.best
+    return {} if best is None else {run.history.monitor: best[run.history.monitor]}
+
+
+def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in row.items() if isinstance(value, float) and name != "lr"}
+
+
+def _step(run: RunFolder) -> str:
+    return "-" if run.step is None else f"{run.step:,}"
+
+
+def _text(value: Any) -> str:
+    text = "-" if value is _NOTHING else clean(value if isinstance(value, str) else repr(value))
+    return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

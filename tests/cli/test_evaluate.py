@@ -1,0 +1,142 @@
+"""`instep evaluate`: the recorded run, built again, gives the recorded numbers."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.recorded import describe, described, trained
+from cli.said import BUILD, Instep
+
+pytestmark = pytest.mark.usefixtures("build_file")
+
+
+def evaluations(run: Path) -> list[dict[str, float]]:
+    rows = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["kind"] == "evaluation"]
+
+
+def test_the_numbers_are_those_that_the_run_recorded(instep: Instep) -> None:
+    run = trained(instep, "--lr", "0.5", "--deep", "--epochs", "4")
+    recorded = {int(row["step"]): row for row in evaluations(run)}
+    best = min(recorded.values(), key=lambda row: row["valid/loss"])
+    said = instep("evaluate", str(run), "--json")
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out) == {
+        "run": "runs/my",
+        "step": best["step"],
+        "valid/loss": best["valid/loss"],
+        "valid/accuracy": best["valid/accuracy"],
+    }
+    for which, step in (("latest", 8), ("6", 6)):
+        numbers = json.loads(instep("evaluate", str(run), "--which", which, "--json").out)
+        assert (numbers["step"], numbers["valid/loss"]) == (step, recorded[step]["valid/loss"])
+    text = instep("evaluate", str(run), "--which", "latest").out
+    assert re.fullmatch(r"runs/my at step 8\n  valid/loss      [\d.]+\n  valid/accuracy  [\d.]+\n", text)
+
+
+def test_what_was_recorded_counts_and_not_what_the_file_says_now(instep: Instep) -> None:
+    """A default that was changed after the training does not change what is built; a new parameter has its default."""
+    run = trained(instep, "--epochs", "3")
+    Path("my.py").write_text(BUILD.replace("deep: bool = False", "deep: bool = True, new: int = 3"))
+    said = instep("evaluate", str(run))
+    assert (said.code, said.err) == (0, "")
+
+
+def test_nothing_in_the_run_is_touched(instep: Instep) -> None:
+    run = trained(instep)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert instep("evaluate", str(run)).code == 0
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_other_data_and_other_numbers_are_noted(instep: Instep) -> None:
+    run = trained(instep)
+    Path("my.py").write_text(BUILD.replace("torch.randn(20, 4)", "torch.randn(20, 4) + 1"))
+    said = instep("evaluate", str(run))
+    assert said.code == 0
+    assert re.search(r"^note: data\.train\.hash is not that of the run: it was \w+, now it is \w+$", said.err, re.MULTILINE)
+    assert "note: the run recorded other numbers at this step; have the data, the file or the versions changed?\n" in said.err
+    assert re.search(r"^ +now +recorded\nvalid/loss +[\d.]+ +[\d.]+$", said.err, re.MULTILINE)
+
+
+def test_a_file_that_was_moved_can_be_named(instep: Instep) -> None:
+    run = trained(instep)
+    Path("elsewhere").mkdir()
+    Path("my.py").rename("elsewhere/other.py")
+    said = instep("evaluate", str(run))
+    assert said.code == 2
+    assert re.fullmatch(
+        r"instep: runs/my was built by /.*/my\.py, which is not there any more; say where it is: --file FILE\.py\n", said.err
+    )
+    assert instep("evaluate", str(run), "--file", "elsewhere/other.py").code == 0
+
+
+def test_the_recipe_needs_no_file(instep: Instep) -> None:
+    run = trained(instep)
+    recipe = described(run)["script"] | {"file": None, "options": ["--epochs", "1", "--width", "2"]}
+    hyper_parameters = {"epochs": 1, "width": 2}
+    describe(run, script=recipe, hyper_parameters=hyper_parameters, data=None)
+    said = instep("evaluate", str(run))
+    assert said.code == 1  # the weights are those of another model; that it was built is what counts here
+    assert "the model is not that of the checkpoint" in said.err
+
+
+def test_what_is_missing_is_one_line(instep: Instep) -> None:
+    run = trained(instep)
+    told = described(run)
+
+    def says(words: str, *options: str, **changes: object) -> None:
+        describe(run, **{**told, **changes})
+        said = instep("evaluate", str(run), *options)
+        assert (said.code, said.out) == (2, "")
+        assert re.fullmatch(f"instep: {words}\n", said.err), said.err
+
+    says(r"runs/my does not say what built it, as runs of `instep train` do; name a file .*: --file FILE\.py", script=None)
+    says(r"--which worst is not known; use best, latest, or a step: 2, 4\.", "--which", "worst")
+    says(r"runs/my has no checkpoint 3; use latest, or a step that is there: 2, 4\.", "--which", "3")
+    says(
+        r"runs/my was trained with depth=3, a parameter that build\(\) of /.*/my\.py has no more\.",
+        hyper_parameters=told["hyper_parameters"] | {"depth": 3},
+    )
+    says(
+        r"build\(\) of /.*/my\.py has another default for lr than the run was trained with, {'a': 1}; put that back\.",
+        hyper_parameters=told["hyper_parameters"] | {"lr": {"a": 1}},
+    )
+    says(
+        r"runs/my was trained with --depth 3, now build\(\) of /.*/my\.py says: instep train has no option --depth; .*",
+        script=told["script"] | {"options": ["--depth", "3"]},
+    )
+    says(r"runs/my was built by my\.py, which is not there any more; .*", script=told["script"] | {"file": "my.py"})
+    says(r"runs/my was built by 3, which is not there any more; .*", script={"file": 3, "options": 3})
+    (run / "checkpoints").rename(run / "away")
+    says(r"runs/my has no checkpoints, so there are no weights to use\.")
+
+
+def test_a_run_that_was_never_evaluated(instep: Instep) -> None:
+    """Its latest checkpoint is taken, as it has no best; but there is nothing to evaluate it on."""
+    Path("my.py").write_text(BUILD.replace("valid=0.2", "valid=None").replace('metrics="accuracy",', ""))
+    run = trained(instep)
+    said = instep("evaluate", str(run), "--which", "best")
+    assert (said.code, said.err) == (2, "instep: runs/my has no checkpoint best; use latest, or a step that is there: 3, 6.\n")
+    said = instep("evaluate", str(run))
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("instep: there is nothing to evaluate on; pass valid= to the Trainer")
+
+
+def test_a_script_that_cannot_be_built_shows_the_users_traceback(instep: Instep) -> None:
+    run = trained(instep)
+    Path("my.py").write_text(BUILD.replace("    x, y =", '    {}["data"]\n    x, y ='))
+    said = instep("evaluate", str(run))
+    assert said.code == 2
+    assert said.err.splitlines()[-2:] == ["KeyError: 'data'", f"instep: build() of {Path('my.py').resolve()} raised KeyError."]
+    assert "/instep/" not in said.err
+
+
+def test_prints_of_the_file_leave_stdout_to_the_numbers(instep: Instep) -> None:
+    run = trained(instep)
+    Path("my.py").write_text(BUILD.replace("    x, y =", "    print('loading')\n    x, y ="))
+    said = instep("evaluate", str(run), "--json")
+    assert json.loads(said.out)["step"] in (2, 4)
+    assert said.err == "loading\n"

@@ -1,0 +1,105 @@
+"""`instep export`: a model that runs without the code that it was trained with."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cli.recorded import trained
+from cli.said import BUILD, Instep
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.norm, self.drop, self.b = nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.b(self.drop(torch.relu(self.norm(self.a(x)))))
+
+"""
+STRANGER = """
+import sys, json
+import numpy as np, torch
+assert not any(name in sys.modules for name in ("my", "instep"))
+files = {"instep.json": ""}
+model = torch.export.load("model.pt2", extra_files=files).module()
+for size in (1, 4, 9):
+    np.save(f"p{size}.npy", model(torch.from_numpy(np.load("x.npy"))[:size]).detach().numpy())
+print(json.loads(files["instep.json"])["step"])
+"""
+
+pytestmark = [pytest.mark.usefixtures("build_file"), pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
+
+
+def written(forward: str = "") -> None:
+    text = BUILD.replace("\n\ndef build", NET + "\n\ndef build").replace("nn.Linear(4, 3)\n    return", "Net()\n    return")
+    text = text.replace("batch_size=8", "batch_size=8, drop_last=True")
+    Path("my.py").write_text(text.replace("return self.b(", forward + "return self.b(") if forward else text)
+
+
+def test_it_runs_in_a_process_that_does_not_know_the_class(instep: Instep, folder: Path) -> None:
+    written()
+    run = trained(instep)
+    x = np.linspace(-1, 1, 36, dtype=np.float32).reshape(9, 4)
+    stranger = folder / "stranger"
+    stranger.mkdir()
+    np.save(stranger / "x.npy", x)
+    said = instep("export", str(run), "-o", str(stranger / "model.pt2"), "--which", "2")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"wrote {stranger}/model.pt2: runs/my at step 2; run it with torch.export.load(")
+    assert sorted(os.listdir(stranger)) == ["model.pt2", "x.npy"]
+
+    assert instep("predict", str(run), str(stranger / "x.npy"), "-o", "p.npy", "--which", "2").code == 0
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", STRANGER],
+        cwd=stranger,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    for size in (1, 4, 9):
+        np.testing.assert_allclose(np.load(stranger / f"p{size}.npy"), np.load("p.npy")[:size], rtol=1e-5, atol=1e-6)
+
+
+def test_it_is_written_into_the_run_where_nothing_else_is_said(instep: Instep) -> None:
+    run = trained(instep)
+    assert instep("export", str(run)).out.startswith("wrote runs/my/model.pt2: runs/my at step ")
+    program = torch.export.load(run / "model.pt2")
+    assert program.module()(torch.ones(6, 4)).shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (
+            "x = x[:3] if not self.training and len(x) == 3 else x\n        ",
+            "it fixes the size of the batch somewhere in forward; use -1",
+        ),
+        (
+            "x = x + torch.rand(())\n        ",
+            "the exported Net gives other outputs than the model for a batch of ",
+        ),
+        ("x = x * float(x.sum())\n        ", "torch.export cannot take Net: "),
+    ],
+    ids=["fixed", "random", "data"],
+)
+def test_a_model_that_cannot_be_exported_says_why(instep: Instep, forward: str, words: str) -> None:
+    written(forward)
+    run = trained(instep)
+    said = instep("export", str(run))
+    assert (said.code, said.out) == (1, "")
+    assert words in said.err.splitlines()[-1]
+    assert not (run / "model.pt2").exists()
+
+
+def test_another_ending_is_refused(instep: Instep) -> None:
+    said = instep("export", "runs/my", "-o", "model.onnx")
+    assert (said.code, said.err) == (2, "instep: model.onnx does not end in .pt2; say -o model.pt2\n")

@@ -1,0 +1,122 @@
+"""`instep predict`: arrays in, predictions out, in the same order."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from cli.recorded import trained
+from cli.said import BUILD, Instep
+from instep.checkpoint.interchange import load_model
+
+pytestmark = pytest.mark.usefixtures("build_file")
+X = torch.linspace(-1, 1, 28).reshape(7, 4)
+
+
+def expected(run: Path) -> torch.Tensor:
+    model = nn.Linear(4, 3)
+    load_model(model, run)
+    with torch.no_grad():
+        found: torch.Tensor = model(X)
+    return found
+
+
+def test_predictions_are_in_the_order_of_the_data(instep: Instep) -> None:
+    """Through every format, in and out; seven samples in batches of eight and less."""
+    run = trained(instep)
+    np.save("x.npy", X.double().numpy())
+    np.savez("x.npz", x=X.numpy(), y=np.zeros(7))
+    torch.save((X, torch.zeros(7)), "x.pt")
+    safetensors.torch.save_file({"inputs": X}, "x.safetensors")
+    for data, output in [("x.npy", "p.npy"), ("x.npz", "p.npz"), ("x.pt", "p.pt"), ("x.safetensors", "p.safetensors")]:
+        said = instep("predict", str(run), data, "-o", output)
+        assert (said.code, said.err) == (0, "")
+        assert said.out.startswith(f"wrote {output}: 7 predictions of runs/my at step ")
+    written = [
+        torch.from_numpy(np.load("p.npy")),
+        torch.from_numpy(np.load("p.npz")["predictions"]),
+        torch.load("p.pt", weights_only=True),
+        safetensors.torch.load_file("p.safetensors")["predictions"],
+    ]
+    for predictions in written:
+        torch.testing.assert_close(predictions, expected(run))
+
+
+def test_without_a_file_there_is_a_summary(instep: Instep) -> None:
+    run = trained(instep)
+    np.save("x.npy", X.numpy())
+    said = instep("predict", str(run), "x.npy", "--which", "latest")
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0] == "runs/my at step 4 on x.npy"
+    assert lines[2].startswith("predictions: 7 × float32 (3,), from ")
+    assert lines[3].split() == ["sample", "0", "1", "2"]
+    assert lines[-1] == "and 2 more"
+
+
+def test_what_does_not_work_is_one_line(instep: Instep) -> None:
+    run = trained(instep)
+    np.save("wrong.npy", np.zeros((7, 5)))
+    np.savez("several.npz", a=X.numpy(), b=X.numpy())
+    np.save("words.npy", np.array(["a", "b"]))
+    np.save("objects.npy", np.array([{}, {}]), allow_pickle=True)
+    Path("junk.npy").write_bytes(b"junk")
+    Path("folder.npy").mkdir()
+    torch.save(nn.Linear(1, 1), "model.pt")
+    for arguments, code, words in [
+        (["none.npy"], 2, "none.npy does not exist; name a file of inputs: .npy, .npz, .safetensors or .pt."),
+        (["folder.npy"], 2, "folder.npy is a folder; name a file of inputs: .npy, .npz, .safetensors or .pt."),
+        (["x.csv"], 2, "x.csv is no file of arrays by its name; use .npy, .npz, .safetensors or .pt."),
+        (["junk.npy"], 2, "junk.npy cannot be read: "),
+        (["words.npy"], 2, "words.npy holds an array of <U1; a model takes numbers."),
+        (["objects.npy"], 2, "objects.npy cannot be read: Object arrays cannot be loaded when allow_pickle=False"),
+        (["model.pt"], 1, "model.pt is refused: it holds torch.nn.modules.linear.Linear, which only comes back by running code"),
+        (["several.npz"], 2, "several.npz has a, b, and the model takes one input; call it x, or leave the others out."),
+        (["wrong.npy", "-o", "p.txt"], 2, "p.txt is no file of arrays by its name; use"),
+        (["wrong.npy", "-o", "none/p.npy"], 2, "none/p.npy cannot be written: there is no folder none."),
+    ]:
+        said = instep("predict", str(run), *arguments)
+        assert (said.code, said.out) == (code, "")
+        assert said.err.startswith(f"instep: {words}")
+        assert said.err.count("\n") == 1
+    said = instep("predict", str(run), "wrong.npy")
+    assert said.code == 2
+    last = said.err.splitlines()[-1]
+    assert last.startswith(
+        "instep: wrong.npy does not go through the model: samples of float32 (5,); it was trained on samples of"
+    )
+    assert last.endswith("float32 (4,), int64 ().")
+
+
+def test_a_model_with_names_and_several_outputs(instep: Instep) -> None:
+    """Trained on a mapping, it takes its inputs by name, and gives its outputs by name."""
+    net = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 3), nn.Linear(2, 3)
+
+    def forward(self, left, right, y=None):
+        out = self.a(left) + self.b(right)
+        return {"loss": nn.functional.cross_entropy(out, y), "out": out} if y is not None else {"out": out, "top": out.argmax(1)}
+
+
+def objective(model, batch):
+    return model(**batch)["loss"]
+
+"""
+    text = BUILD.replace("\n\ndef build", net + "\n\ndef build").replace("nn.Linear(4, 3)\n    return", "Net()\n    return")
+    text = text.replace("loss=nn.functional.cross_entropy", "objective=objective").replace('metrics="accuracy",', "")
+    text = text.replace("train=(x, y)", 'train={"left": x, "right": x[:, :2].clone(), "y": y}')
+    Path("my.py").write_text(text)
+    run = trained(instep)
+    safetensors.torch.save_file({"left": X, "right": X[:, :2].contiguous()}, "x.safetensors")
+    assert instep("predict", str(run), "x.safetensors", "-o", "p.safetensors").code == 0
+    written = safetensors.torch.load_file("p.safetensors")
+    assert {name: tuple(value.shape) for name, value in written.items()} == {"out": (7, 3), "top": (7,)}
+    said = instep("predict", str(run), "x.safetensors", "-o", "p.npy")
+    assert said.err == "instep: the model has 2 outputs, out, top, and p.npy has room for one; use .npz.\n"
+    assert "\ntop: 7 × int64, from 1.000 to" in instep("predict", str(run), "x.safetensors").out
