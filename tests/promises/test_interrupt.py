@@ -23,6 +23,7 @@ from torch.utils.data import Dataset
 from instep import OneCycle, Trainer, keys
 from instep.schedules import WarmupCosine, per_epoch
 from tiny import CLASSES, FEATURES, TASKS
+from torch_schedulers import BUILD
 
 
 class Augmented(Dataset[tuple[Tensor, Tensor]]):
@@ -175,6 +176,43 @@ def test_a_plateau_and_patience_go_on_too(tmp_path: Path, patience: int | None) 
     again = case.trainer(tmp_path / "stopped")
     again.fit()
     assert_same(result(whole, tmp_path / "whole"), result(again, tmp_path / "stopped"))
+
+
+@pytest.mark.parametrize("name", sorted(BUILD))
+def test_every_scheduler_of_torch_goes_on_where_it_was(name: str, tmp_path: Path) -> None:
+    """The learning rates of a run that was stopped twice are those of torch's own loop."""
+    x, y = TASKS[0].draw(24, seed=0, dtype=torch.float32)
+
+    def trainer(folder: Path) -> Trainer:
+        model = TASKS[0].build(0, torch.float32)
+        first, *rest = model.parameters()
+        optimizer = torch.optim.SGD([{"params": [first], "lr": 0.1}, {"params": rest, "lr": 0.03}], momentum=0.9)
+        return Trainer(
+            model,
+            loss=nn.functional.cross_entropy,
+            optimizer=optimizer,
+            schedule=BUILD[name],
+            train=(x, y),
+            epochs=3,
+            batch_size=6,
+            folder=folder,
+            progress=False,
+        )
+
+    groups = [{"params": [nn.Parameter(torch.zeros(1))], "lr": lr} for lr in (0.1, 0.03)]
+    plain = torch.optim.SGD(groups, momentum=0.9)
+    scheduler, expected = BUILD[name](plain, 12), []
+    for _ in range(12):
+        expected.append(tuple(group["lr"] for group in plain.param_groups))
+        plain.step()
+        scheduler.step()
+    seen = []
+    for stop in (2, 8, 11):
+        for update in trainer(tmp_path / "run").updates():
+            seen.append(update.lrs)
+            if update.step == stop:
+                break
+    assert seen == expected
 
 
 def test_skipped_updates_are_remembered(tmp_path: Path) -> None:
