@@ -114,3 +114,10 @@ def test_borrowed_generators_are_put_back_after_an_error() -> None:
 def test_a_seed_that_is_none(seed: int) -> None:
     with pytest.raises(DescriptionError, match=r"is not a whole number from 0 to 2\*\*64 - 1"):
         keys.check_seed(seed)
+
+
+def test_players_of_a_step_have_keys_of_their_own() -> None:
+    assert keys.for_step(7, 3, 16, player=0) == keys.for_step(7, 3, 16)
+    found = {keys.for_step(7, 3, offset, player=player) for offset in (0, 16) for player in range(4)}
+    assert len(found) == 8
+    assert keys.for_step(7, 3, 16, player=1) == 16039247704257751924

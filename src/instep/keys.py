@@ -85,8 +85,15 @@ def for_sampler(seed: int, epoch: int) -> int:
     return _key(_SAMPLER, seed, epoch, 0)
 
 
-def for_step(seed: int, step: int, offset: int = 0) -> int:
-    """The key of a forward: of the micro-batch that begins `offset` samples into the batch of this step."""
+def for_step(seed: int, step: int, offset: int = 0, *, player: int = 0) -> int:
+    """The key of a forward: of the micro-batch that begins `offset` samples into the batch of this step.
+
+    Where several objectives take turns in a step, `player` is the turn; the first is 0 and has the key of a plain run.
+    """
+    if player:
+        state = _STEP.copy()
+        state.update(_pack(seed, step, offset) + player.to_bytes(8, "little"))
+        return int.from_bytes(state.digest(), "little")
     return _key(_STEP, seed, step, offset)
 
 

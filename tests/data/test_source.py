@@ -1,6 +1,5 @@
 """What users pass as data, and what is said about the rest."""
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, random_split
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, random_split
 
-from instep.data.loader import Loader
-from instep.data.source import Position, Source, as_source, held_out
-from instep.errors import DescriptionError
+from feeds import Counting, Squares
+from instep.data.source import Position, Reading, Source, as_source, held_out
+from instep.errors import DataError, DescriptionError
 
 AT = Position(seed=0, epoch=0, place=0)
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10)
@@ -25,12 +24,10 @@ class Record:
     y: Tensor
 
 
-class Squares(Dataset[tuple[int, int]]):
-    def __len__(self) -> int:
-        return 10
+class Split:
+    """As Hugging Face's data sets look to somebody who was given a dictionary of them."""
 
-    def __getitem__(self, index: int) -> tuple[int, int]:
-        return index, index**2
+    column_names = ("x", "y")
 
 
 def fetch(source: Source, *indices: int) -> Any:
@@ -62,59 +59,11 @@ def test_data_sets_and_parts_of_them() -> None:
     assert fetch(as_source(nested, "train"), 0, 1)[1].tolist() == [8, 2]
     part, _ = random_split(TensorDataset(X, Y), [4, 6], generator=torch.Generator().manual_seed(0))
     assert fetch(as_source(part, "train"), 0, 1, 2, 3)[1].tolist() == list(part.indices)
+    assert fetch(as_source(DataLoader(Squares(), batch_size=3), "train"), 4)[1].tolist() == [16]
 
 
 def test_a_list_of_samples_is_a_data_set() -> None:
     assert fetch(as_source([(1, 2), (3, 4)], "train"), 1)[1].tolist() == [4]
-
-
-class Noisy(Dataset[tuple[Tensor, float, float]]):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> tuple[Tensor, float, float]:
-        return torch.rand(()), random.random(), np.random.rand()
-
-
-def test_a_sample_is_loaded_under_the_key_of_its_place() -> None:
-    """Wherever a batch begins, the sample at a place has the same draws; another epoch or place has others."""
-    source = as_source(Noisy(), "train")
-    before = torch.random.get_rng_state()
-    whole = source.fetch(torch.arange(8), Position(0, 3, 0))
-    part = source.fetch(torch.arange(4, 8), Position(0, 3, 4))
-    other = source.fetch(torch.arange(8), Position(0, 4, 0))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    for column, tail, elsewhere in zip(whole, part, other, strict=True):
-        assert torch.equal(column[4:], tail)
-        assert not torch.equal(column, elsewhere)
-        assert len(set(column.tolist())) == 8
-
-
-def test_loading_uses_one_thread_and_gives_them_back() -> None:
-    seen: list[int] = []
-
-    class Watching(Noisy):
-        def __getitem__(self, index: int) -> tuple[Tensor, float, float]:
-            seen.append(torch.get_num_threads())
-            return super().__getitem__(index)
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        fetch(as_source(Watching(), "train"), 0)
-        assert (seen, torch.get_num_threads()) == ([1], 2)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def test_an_error_while_loading_names_the_sample() -> None:
-    class Broken(Squares):
-        def __getitem__(self, index: int) -> tuple[int, int]:
-            raise KeyError("label")
-
-    with pytest.raises(KeyError, match="label") as caught:
-        fetch(as_source(Broken(), "train"), 7)
-    assert caught.value.__notes__ == ["while loading sample 7 of train"]
 
 
 def test_a_tenth_is_held_out_reproducibly() -> None:
@@ -128,9 +77,74 @@ def test_a_tenth_is_held_out_reproducibly() -> None:
     assert train.origin(torch.tensor([899])).item() == train_samples[899]
 
 
-class Stream(IterableDataset[int]):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(3))
+class Subclassed(TensorDataset):
+    """Doubles what its parent gives: it must not be unwrapped to its parent's tensors."""
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(2 * tensor[index] for tensor in self.tensors)
+
+
+class SubclassedSubset(Subset[Any]):
+    def __getitem__(self, index: Any) -> Any:
+        return -self.dataset[self.indices[index]][0]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+def test_a_subclass_is_what_it_does() -> None:
+    assert fetch(as_source(Subclassed(X, Y), "train"), 4)[1].tolist() == [8]
+    assert fetch(as_source(SubclassedSubset(Squares(), [3, 4]), "train"), 1).tolist() == [-4]
+
+
+def test_data_sets_end_to_end() -> None:
+    """In memory they are read column by column, in any order; else sample by sample."""
+    tensors: ConcatDataset[Any] = ConcatDataset(
+        [TensorDataset(X, Y), TensorDataset(X + 100, Y + 100), TensorDataset(X[:1], Y[:1])]
+    )
+    source = as_source(tensors, "train")
+    assert (len(source), source.in_memory) == (21, True)
+    x, y = fetch(source, 19, 0, 20, 10, 9)
+    assert (y.tolist(), x[:, 0].tolist()) == ([109, 0, 0, 100, 9], [118, 0, 0, 100, 18])
+    mixed = as_source(ConcatDataset([Squares(), Squares()]), "train")
+    assert not mixed.in_memory
+    assert fetch(mixed, 13, 2)[1].tolist() == [9, 4]
+    unlike = as_source(ConcatDataset([TensorDataset(X, Y), TensorDataset(X[:, :1], Y)]), "train")
+    assert fetch(unlike, 12)[0].tolist() == [[4]]
+
+
+def test_a_range_is_not_written_out() -> None:
+    source = as_source(Subset(Squares(10**9), range(5, 10**9, 7)), "train")
+    assert fetch(source, 0, 3)[0].tolist() == [5, 26]
+    assert source.origin(torch.tensor([3])).tolist() == [26]
+
+
+def test_names_and_a_target() -> None:
+    columns = {"a": X, "b": Y, "label": Y * 2}
+    inputs, target = fetch(as_source(columns, "train", Reading(target="label")), 3)
+    assert (set(inputs), target.tolist()) == ({"a", "b"}, [6])
+    x, target = fetch(as_source({"x": X, "label": Y}, "train", Reading(target="label")), 3)
+    assert (x.tolist(), target.tolist()) == ([[6, 7]], [3])
+    both = fetch(as_source(columns, "train", Reading(target=["a", "b"])), 3)
+    assert set(both[1]) == {"a", "b"}
+    with pytest.raises(DataError, match="target='price' names an entry of each batch of train, and this one has x, label"):
+        fetch(as_source({"x": X, "label": Y}, "train", Reading(target="price")), 3)
+    with pytest.raises(DataError, match="target='price' names an entry of each batch of train, and this one is a tuple"):
+        fetch(as_source(Squares(), "train", Reading(target="price")), 3)
+
+
+def test_a_huge_share_is_held_out_by_computing() -> None:
+    """Nothing is listed; every sample is in one part or the other."""
+    train, valid = held_out(as_source(Squares(10**9), "train"), 0.25, seed=1)
+    assert (len(train), len(valid)) == (750_000_000, 250_000_000)
+    some = torch.arange(0, len(valid), 10**6)
+    held = set(valid.origin(some).tolist())
+    assert len(held) == 250
+    assert not held & set(train.origin(torch.arange(0, len(train), 10**6)).tolist())
+
+
+def samples(n: int) -> Iterator[int]:
+    yield from range(n)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +158,28 @@ class Stream(IterableDataset[int]):
         ({"a": 1}, "train is a dict without a tensor in it"),
         (42, "train is of type int; pass tensors, arrays"),
         ("data.csv", "train is of type str; pass tensors, arrays"),
-        (Stream(), "train is of type Stream; pass tensors, arrays"),
-        (DataLoader(Squares()), "train is a DataLoader, which is not taken yet; pass its dataset"),
+        (torch.nn.Linear(1, 1), "train is of type Linear; pass tensors, arrays"),
+        (Counting(3), "train is read from its beginning only, and here any sample is wanted; pass a Dataset"),
+        (samples, r"train is a function that needs arguments; pass functools\.partial\(samples, …\) or one that needs none"),
+        (samples(3), "train is a generator, which can be read only once; pass the function that makes it"),
         (Subset(Squares(), [3, 10]), "train is a Subset with index 10, its data set has 10 samples"),
+        (Subset(Squares(), range(3, 11)), "train is a Subset with index 10, its data set has 10 samples"),
+        (Subset(Counting(3), [0]), "train is a Subset of an iterable, which has no indices"),
+        ({"train": Split(), "test": Split()}, r"train holds the splits train, test; pass one of them: data\['train'\]"),
     ],
 )
 def test_what_cannot_be_used(data: object, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         as_source(data, "train")
+
+
+def test_a_length_that_cannot_be_found() -> None:
+    class Unsure(Squares):
+        def __len__(self) -> int:
+            raise RuntimeError("not yet")
+
+    with pytest.raises(DescriptionError, match="the length of train cannot be found: RuntimeError: not yet"):
+        as_source(Unsure(), "train")
 
 
 @pytest.mark.parametrize(("share", "words"), [(1.5, "valid=1.5 is no share"), (0.0, "valid=0.0 is no share")])
@@ -160,18 +188,3 @@ def test_shares_that_are_none(share: float, words: str) -> None:
         held_out(as_source(X, "train"), share, 0)
     with pytest.raises(DescriptionError, match=r"valid=0\.9 of 1 samples leaves none to train on"):
         held_out(as_source(X[:1], "train"), 0.9, 0)
-
-
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_every_sample_once_an_epoch_and_from_any_batch(drop_last: bool) -> None:
-    loader = Loader(as_source(Y, "train"), batch_size=4, seed=0, device=torch.device("cpu"), shuffle=True, drop_last=drop_last)
-    epochs = [[batch.data.tolist() for batch in loader.batches(epoch)] for epoch in range(3)]
-    assert all(len({sample for batch in batches for sample in batch}) == (8 if drop_last else 10) for batches in epochs)
-    assert epochs[0] != epochs[1] != epochs[2]
-    assert [batch.data.tolist() for batch in loader.batches(1, start=1)] == epochs[1][1:]
-    assert [len(batch) for batch in epochs[0]] == ([4, 4] if drop_last else [4, 4, 2])
-
-
-def test_evaluation_goes_in_the_datas_own_order() -> None:
-    loader = Loader(as_source(Y, "valid"), batch_size=4, seed=0, device=torch.device("cpu"), shuffle=False)
-    assert [batch.data.tolist() for batch in loader.batches(0)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

@@ -1,20 +1,30 @@
-"""The loader: from a source and a position to batches on the device.
+"""The loader: from data and a position to batches on the device.
 
-It owns which places make up a batch and when the batch is fetched. Beginning at batch k of epoch e costs what batch 0 costs.
+It owns when a batch is fetched, by whom, and that it arrives: here or by workers, which never changes a batch. Beginning at
+batch k of epoch e costs what batch 0 costs, unless the data can only be read from its beginning.
 """
 
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from instep.data.order import Order
-from instep.data.source import Position, Source
+from instep import keys
+from instep.data.batching import Batching
+from instep.data.position import Position, Source, Transform
+from instep.data.sampling import sampler_for
+from instep.data.stream import Stream
+from instep.data.streaming import Streaming
 from instep.data.structure import map_columns
+from instep.data.taken import WorkerSettings
+from instep.data.worker_choice import Choice, Stopwatch
+from instep.data.workers import Workers
+from instep.errors import DescriptionError, Notice
 
-STRETCH = 8192  # places whose indices are computed at once: 0.3 ms
+WorkerCount = int | Literal["auto"]
 
 
 class Batch(NamedTuple):
@@ -28,25 +38,68 @@ class Batch(NamedTuple):
 
 
 class Loader:
-    """Batches of a source, shuffled anew each epoch or in the data's own order."""
+    """Batches of a source, shuffled anew each epoch or in the data's own order.
+
+    `epochs` says how many epochs the run has: workers load ahead across their ends. `say` is told what `workers="auto"` chose.
+    """
 
     def __init__(
-        self, source: Source, *, batch_size: int, seed: int, device: torch.device, shuffle: bool, drop_last: bool = False
+        self,
+        source: Source | Stream,
+        *,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        shuffle: bool,
+        drop_last: bool = False,
+        sampler: Any = None,
+        workers: WorkerCount = 0,
+        batch_transform: Transform | None = None,
+        steps_per_epoch: int | None = None,
+        epochs: int = 0,
+        settings: WorkerSettings = WorkerSettings(),  # noqa: B008  # it is frozen
+        say: Callable[[str], object] | None = None,
     ) -> None:
+        self.name = source.name
         self._source = source
-        self._batch_size = batch_size
         self._seed = seed
         self._device = device
-        self._shuffle = shuffle
-        self.samples = len(source) - len(source) % batch_size if drop_last else len(source)  # in one epoch
-        self.batches_per_epoch = -(-self.samples // batch_size)
+        self._batch_transform = batch_transform
+        self._epochs = epochs
+        self._settings = settings
+        self._say = say
         self.waited_s = 0.0  # time that the run has spent waiting for batches
+        self.state: Any = None  # of a stream behind the batch given last, where it has one: what `resume` takes
+        self.choice: Choice | None = _chosen(workers, source)  # None until it has been measured
+        self._workers: Workers | None = None
+        self._streaming: Streaming | None = None
+        if isinstance(source, Stream):
+            self._streaming = Streaming(
+                source,
+                batch_size=batch_size,
+                seed=seed,
+                drop_last=drop_last,
+                steps_per_epoch=steps_per_epoch,
+                epochs=epochs,
+                workers=self.choice.workers if self.choice else 1,
+                settings=settings,
+                pin_memory=device.type == "cuda",
+            )
+            self.samples, self.batches_per_epoch = self._streaming.samples, self._streaming.batches_per_epoch
+        else:
+            chosen = sampler_for(sampler, source, shuffle=shuffle)
+            self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last)
+            self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
-        batches = self._fetched(epoch, start)
+        batches = self._loaded(epoch, start)
         if self._device.type != "cpu":
             batches = self._sent_ahead(batches)
+        if self._batch_transform is not None:
+            batches = self._transformed(batches, self._batch_transform)
+        if self._streaming is not None:
+            batches = self._noted(batches, self._streaming)
         clock = time.perf_counter
         begun = clock()
         for batch in batches:
@@ -56,25 +109,73 @@ class Loader:
 
     def origin(self, indices: Tensor) -> Tensor:
         """The indices of samples in the data that the user passed, which may be more than this loader's."""
-        return self._source.origin(indices)
+        return indices if isinstance(self._source, Stream) else self._source.origin(indices)
+
+    def resume(self, state: Any) -> None:
+        """Go on behind the batch that had this state; of use where the data can only be read from its beginning."""
+        if self._streaming is not None:
+            self._streaming.resume(state)
+
+    def close(self) -> None:
+        """End the worker processes, if there are any. Asked for a batch again, they are started again."""
+        if self._workers is not None:
+            self._workers.close()
+        if self._streaming is not None:
+            self._streaming.close()
+
+    # --- Who loads
+
+    def _loaded(self, epoch: int, start: int) -> Iterator[Batch]:
+        if self._streaming is not None:
+            return self._streamed(self._streaming, epoch, start)
+        if self.choice is None:
+            return self._measured(epoch, start)
+        return self._fetched(epoch, start) if not self.choice.workers else self._from_workers(self.choice.workers, epoch, start)
 
     def _fetched(self, epoch: int, start: int) -> Iterator[Batch]:
-        index, place = start, start * self._batch_size
-        for indices in self._indices(epoch, place):
-            data = self._source.fetch(indices, Position(self._seed, epoch, place))
+        """Loaded here, one by one."""
+        seed, fetch = self._seed, self._source.fetch  # type: ignore[union-attr]
+        index, place = start, start * self._batching.batch_size
+        for indices in self._batching.indices(epoch, place):
+            data = fetch(indices, Position(seed, epoch, place))
             samples = len(indices)
             yield Batch(data, epoch, index, samples, indices)
             index += 1
             place += samples
 
-    def _indices(self, epoch: int, place: int) -> Iterator[Tensor]:
-        """The indices of each batch from a place on; they are computed for many batches at once and cut."""
-        order = Order(len(self._source), seed=self._seed, epoch=epoch) if self._shuffle else None
-        stretch = max(STRETCH // self._batch_size, 1) * self._batch_size
-        for first in range(place, self.samples, stretch):
-            last = min(first + stretch, self.samples)
-            whole = torch.arange(first, last) if order is None else torch.from_numpy(order.slice(first, last).copy())
-            yield from whole.split(self._batch_size)
+    def _from_workers(self, count: int, epoch: int, start: int) -> Iterator[Batch]:
+        if self._workers is None:
+            assert not isinstance(self._source, Stream)
+            self._workers = Workers(
+                self._source,
+                self._batching,
+                count=count,
+                epochs=self._epochs,
+                settings=self._settings,
+                pin_memory=self._device.type == "cuda",
+            )
+        for request, data in self._workers.batches(epoch, start):
+            indices = torch.from_numpy(request.indices)
+            yield Batch(data, epoch, request.index, len(indices), indices)
+
+    def _measured(self, epoch: int, start: int) -> Iterator[Batch]:
+        """Loaded here under a stopwatch, then by as many workers as pay."""
+        stopwatch = Stopwatch(self._device)
+        for batch in stopwatch.timed(self._fetched(epoch, start)):
+            yield batch
+            start = batch.index + 1
+        if not stopwatch.is_done:
+            return  # the epoch was too short: measured again in the next
+        self.choice = stopwatch.choice()
+        (self._say or _notice)(str(self.choice))
+        yield from self._loaded(epoch, start)
+
+    def _streamed(self, streaming: Streaming, epoch: int, start: int) -> Iterator[Batch]:
+        for read in streaming.batches(epoch, start):
+            first = read.index * streaming.batch_size
+            yield Batch(read.data, epoch, read.index, read.samples, torch.arange(first, first + read.samples))
+
+    # --- What happens on the way
 
     def _sent_ahead(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Batches on the device, one ahead: the copy of the next one goes on while this one is computed with."""
@@ -87,6 +188,21 @@ class Loader:
         if ready is not None:
             yield ready
 
+    def _transformed(self, batches: Iterator[Batch], transform: Transform) -> Iterator[Batch]:
+        """Whole batches transformed on the device, each under the key of its place."""
+        for batch in batches:
+            place = batch.index * (self._streaming or self._batching).batch_size
+            with keys.borrowed(self._device):
+                keys.seed_all(keys.for_batch_transform(self._seed, batch.epoch, place), self._device)
+                data = transform(batch.data)
+            yield batch._replace(data=data)
+
+    def _noted(self, batches: Iterator[Batch], streaming: Streaming) -> Iterator[Batch]:
+        """Keeps the state that belongs to the batch that is given out: others may have been read ahead."""
+        for batch in batches:
+            self.state = streaming.states.pop((batch.epoch, batch.index), None)
+            yield batch
+
 
 def sent(column: Any, device: torch.device) -> Any:
     """A column on the device; a copy to CUDA is pinned and goes on in the background."""
@@ -95,3 +211,23 @@ def sent(column: Any, device: torch.device) -> Any:
     if device.type == "cuda" and column.device.type == "cpu":
         return column.pin_memory().to(device, non_blocking=True)
     return column.to(device)
+
+
+def _chosen(workers: WorkerCount, source: Source | Stream) -> Choice | None:
+    """The number of workers where it is known before anything is loaded."""
+    if workers != "auto" and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 0):
+        raise DescriptionError(f'workers={workers!r} must be a whole number, 0 or more, or "auto".')
+    if isinstance(source, Stream):
+        if workers != "auto" and workers > 1:
+            raise DescriptionError(
+                f"workers={workers} cannot read {source.name}: an iterable is read from its beginning, and {workers} processes "
+                f"would each read all of it, so that every sample came {workers} times. Use workers=1, or a Dataset with indices."
+            )
+        return Choice(1, "an iterable is read by one process") if workers == "auto" else Choice(workers, "asked for")
+    if source.in_memory:
+        return Choice(0, "the data is in memory")
+    return None if workers == "auto" else Choice(workers, "asked for")
+
+
+def _notice(text: str) -> None:
+    warnings.warn(text, Notice, stacklevel=2)

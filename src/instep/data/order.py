@@ -85,6 +85,15 @@ class Order:
             self._expected = range(first, first + len(block) + NEAR + 1)
         return block[start - first : stop - first]
 
+    def at(self, places: Samples) -> Samples:
+        """The samples at any places, in the order of these; each costs what a single place costs, 0.1 µs among many."""
+        if len(places) and not 0 <= places.min() <= places.max() < self._n:
+            raise IndexError(
+                f"places {places.min()} to {places.max()} are outside this epoch; its places are 0 to {self._n - 1}."
+            )
+        permuted = partial(permute, sides=self._sides, keys=self._keys)
+        return _walk(permuted(places.astype(np.uint64)), self._n, permuted)
+
     def _pays_ahead(self, start: int, stop: int) -> bool:
         if self._n <= NEAR:
             return True  # the whole epoch costs about as much as one slice

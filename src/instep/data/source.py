@@ -1,195 +1,237 @@
-"""Sources: what users pass as data, made uniform.
+"""Sources: what users pass as data, made uniform. This file owns what is accepted and what is said of the rest.
 
-A source has a length and fetches the batch of any samples by their indices. This file owns what is accepted and what is said
-of the rest; in which order samples come is the loader's business.
+A source has a length and fetches the batch of any samples by their indices; a stream is read from its beginning. In which order
+samples come is the loader's business.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+import functools
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset
 
-from instep import keys
-from instep.data.order import Order
-from instep.data.structure import columns, is_record, map_columns
+from instep.data import frame
+from instep.data.columns import Columns, Rows, chained
+from instep.data.position import Collate as Collate
+from instep.data.position import Position as Position
+from instep.data.position import Source as Source
+from instep.data.samples import Samples
+from instep.data.stored import from_file
+from instep.data.stream import Called, Stream
+from instep.data.structure import columns, is_record
+from instep.data.taken import taken
+from instep.data.target import Targeted
+from instep.data.view import Listed, Ranged, View
+from instep.data.view import held_out as held_out
 from instep.errors import DescriptionError
 
 
-class Position(NamedTuple):
-    """Where a batch stands: the keys of its samples come from here."""
+@dataclass(frozen=True)
+class Reading:
+    """How what was passed is to be read, where that is not plain."""
 
-    seed: int
-    epoch: int
-    place: int  # of the batch's first sample
-
-
-class Source(Protocol):
-    """Data of a known length that fetches batches by index."""
-
-    def __len__(self) -> int: ...
-
-    def fetch(self, indices: Tensor, at: Position) -> Any:
-        """The batch of the samples with these indices, in this order."""
-
-    def origin(self, indices: Tensor) -> Tensor:
-        """The same samples' indices in the data that the user passed."""
+    target: str | Sequence[str] | None = None
+    collate: Collate | None = None
+    batched_fetch: bool | None = None
 
 
-class Columns:
-    """Tensors and arrays in memory: a batch is one `index_select` a column."""
-
-    def __init__(self, structure: Any, name: str) -> None:
-        self.structure = map_columns(_as_tensor, structure)
-        lengths = [len(column) for column in columns(self.structure)]
-        if len(set(lengths)) > 1:
-            raise DescriptionError(f"the columns of {name} have different lengths: {', '.join(map(str, lengths))}.")
-        self._length = lengths[0]
-        is_plain = type(self.structure) is tuple and all(isinstance(column, Tensor) for column in self.structure)
-        self._tensors: tuple[Tensor, ...] | None = (
-            self.structure if is_plain else None
-        )  # the usual (x, y), fetched without a walk
-
-    def __len__(self) -> int:
-        return self._length
-
-    def origin(self, indices: Tensor) -> Tensor:
-        return indices
-
-    def fetch(self, indices: Tensor, at: Position) -> Any:
-        if self._tensors is not None:
-            return tuple([column.index_select(0, indices) for column in self._tensors])
-        return map_columns(lambda column: _select(column, indices), self.structure)
-
-
-class Samples:
-    """A map-style data set: samples are loaded one by one, each under its own key, and collated."""
-
-    def __init__(self, dataset: Any, name: str) -> None:
-        self.dataset = dataset
-        self._name = name
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def origin(self, indices: Tensor) -> Tensor:
-        return indices
-
-    def fetch(self, indices: Tensor, at: Position) -> Any:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums differ bit for bit between one thread and two
-        try:
-            with keys.borrowed():
-                samples = [self._sample(index, at, i) for i, index in enumerate(indices.tolist())]
-                keys.seed_all(keys.for_batch(at.seed, at.epoch, at.place))
-                return default_collate(samples)
-        finally:
-            torch.set_num_threads(threads)
-
-    def _sample(self, index: int, at: Position, i: int) -> Any:
-        keys.seed_all(keys.for_sample(at.seed, at.epoch, at.place + i))
-        try:
-            return self.dataset[index]
-        except Exception as error:
-            error.add_note(f"while loading sample {index} of {self._name}")
-            raise
-
-
-class View:
-    """Some samples of another source."""
-
-    def __init__(self, source: Source, indices: Tensor) -> None:
-        self._source = source
-        self._indices = indices
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def origin(self, indices: Tensor) -> Tensor:
-        return self._source.origin(self._indices.index_select(0, indices))
-
-    def fetch(self, indices: Tensor, at: Position) -> Any:
-        return self._source.fetch(self._indices.index_select(0, indices), at)
-
-
-def as_source(data: Any, name: str) -> Source:
+def as_source(data: Any, name: str, reading: Reading = Reading()) -> Source:  # noqa: B008  # it is frozen
     """What a user passed, as a source; `name` is the argument's name, for the errors."""
-    source = _recognised(data, name)
+    found = as_data(data, name, reading)
+    if isinstance(found, Stream):
+        raise DescriptionError(f"{name} is read from its beginning only, and here any sample is wanted; pass a Dataset.")
+    return found
+
+
+def as_data(data: Any, name: str, reading: Reading = Reading()) -> Source | Stream:  # noqa: B008
+    """What a user passed, as a source, or as a stream where it can only be iterated."""
+    source = _recognised(data, name, reading)
+    if isinstance(source, Stream):
+        return source
     if len(source) == 0:
         raise DescriptionError(f"{name} holds no sample.")
+    if reading.target is not None and not _is_frame(data):
+        return Targeted(source, reading.target)
     return source
 
 
-def held_out(source: Source, share: float, seed: int) -> tuple[Source, Source]:
-    """The source in two: what is left for training, and a share for validation, chosen by the seed alone."""
-    if not 0 < share < 1:
-        raise DescriptionError(f"valid={share} is no share of the training data; use a number between 0 and 1.")
-    n = len(source)
-    count = max(1, round(n * share))
-    if count >= n:
-        raise DescriptionError(f"valid={share} of {n} samples leaves none to train on.")
-    shuffled = np.array(Order(n, seed=keys.for_split(seed), epoch=0)[:])
-    rest, kept = np.sort(shuffled[count:]), np.sort(shuffled[:count])
-    return View(source, torch.from_numpy(rest)), View(source, torch.from_numpy(kept))
-
-
-def _recognised(data: Any, name: str) -> Source:
-    if isinstance(data, TensorDataset):
-        return Columns(data.tensors, name)
-    if isinstance(data, Subset):
-        return _subset(data, name)
-    if isinstance(data, Tensor | np.ndarray):
-        if data.ndim == 0:
-            raise DescriptionError(f"{name} is a single number; pass a tensor with one entry a sample.")
-        return Columns(data, name)
+def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
+    in_columns = _columns(data, name, reading)
+    if in_columns is not None:
+        if reading.collate is None:
+            return in_columns
+        return Samples(Rows(in_columns), name, collate=reading.collate, batched_fetch=True)
+    if isinstance(data, DataLoader):
+        parts = taken(data, name)
+        return _recognised(parts.dataset, name, Reading(reading.target, reading.collate or parts.collate, reading.batched_fetch))
+    if _is(data, Subset):
+        return _subset(data, name, reading)
+    if _is(data, ConcatDataset) and (whole := _concatenated(data, name)) is not None:
+        return whole
+    if _is_splits(data):
+        raise DescriptionError(
+            f"{name} holds the splits {', '.join(map(str, data))}; pass one of them: data[{next(iter(data))!r}]."
+        )
     if isinstance(data, Mapping | tuple) or is_record(data):
-        return _structure(data, name)
+        raise DescriptionError(f"{name} is a {type(data).__name__} without a tensor in it; pass for example (x, y).")
     if isinstance(data, list) and data and all(isinstance(part, Tensor | np.ndarray) for part in data):
         raise DescriptionError(
             f"{name} is a list of {len(data)} tensors, which could be columns or samples; "
             "pass a tuple (x, y) for columns, a Dataset for samples."
         )
-    if isinstance(data, DataLoader):
+    if _is_iterable_only(data):
+        return _stream(data, name, reading)
+    if not _is_map_style(data):
         raise DescriptionError(
-            f"{name} is a DataLoader, which is not taken yet; pass its dataset, and batch_size= to the Trainer."
+            f"{name} is of type {type(data).__name__}; pass tensors, arrays, a tuple or mapping of them, a Dataset with "
+            "__getitem__ and __len__, a DataLoader, an IterableDataset, a function that returns an iterator, or a .npy or "
+            ".safetensors file."
         )
-    if isinstance(data, IterableDataset) or not _is_map_style(data):
+    batched_fetch = False if reading.batched_fetch is None and _has_own_transform(data) else reading.batched_fetch
+    return Samples(_with_tensors(data), name, collate=reading.collate, batched_fetch=batched_fetch)
+
+
+def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
+    """What is in columns: tensors, arrays and files, in any structure."""
+    if _is(data, TensorDataset):
+        return Columns(data.tensors, name)
+    if _is_frame(data):
+        return Columns(frame.columns_of(data, reading.target, name), name)
+    if isinstance(data, str | Path) and (isinstance(data, Path) or _looks_like_a_file(data)):
+        return Columns(from_file(Path(data), name), name)
+    if isinstance(data, Tensor | np.ndarray):
+        if data.ndim == 0:
+            raise DescriptionError(f"{name} is a single number; pass a tensor with one entry a sample.")
+        return Columns(data, name)
+    if isinstance(data, Mapping | tuple) or is_record(data):
+        opened = _opened(data, name)
+        return None if next(columns(opened), None) is None else Columns(opened, name)
+    return None
+
+
+def _opened(data: Any, name: str) -> Any:
+    """A tuple or mapping with the files in it opened."""
+    if isinstance(data, Mapping):
+        return {key: _opened_file(part, name) for key, part in data.items()}
+    return tuple(_opened_file(part, name) for part in data) if type(data) is tuple else data
+
+
+def _opened_file(part: Any, name: str) -> Any:
+    if not (isinstance(part, Path) or (isinstance(part, str) and _looks_like_a_file(part))):
+        return part
+    return from_file(Path(part), name)
+
+
+def _subset(data: Subset[Any], name: str, reading: Reading) -> View:
+    source = _recognised(data.dataset, name, reading)
+    if isinstance(source, Stream):
+        raise DescriptionError(f"{name} is a Subset of an iterable, which has no indices.")
+    n = len(source)
+    if isinstance(data.indices, range):
+        ends = (data.indices[0], data.indices[-1]) if data.indices else ()
+        wrong = [end for end in ends if not 0 <= end < n]
+        picks: Listed | Ranged = Ranged(data.indices)
+    else:
+        indices = torch.as_tensor(np.asarray(data.indices, dtype=np.int64))
+        wrong = indices[(indices < 0) | (indices >= n)].tolist()
+        picks = Listed(indices)
+    if wrong:
+        raise DescriptionError(f"{name} is a Subset with index {wrong[0]}, its data set has {n} samples.")
+    return View(source, picks)
+
+
+def _concatenated(data: ConcatDataset[Any], name: str) -> Source | None:
+    """One source of several data sets in memory, where their columns continue each other."""
+    parts = [_columns(part, name, Reading()) if not _is_frame(part) else None for part in data.datasets]
+    known = [part for part in parts if part is not None]
+    return chained(known, name) if len(known) == len(parts) else None
+
+
+def _stream(data: Any, name: str, reading: Reading) -> Stream:
+    if reading.batched_fetch:
+        raise DescriptionError(f"batched_fetch=True needs indices, and {name} is an iterable.")
+    if reading.target is not None:
+        raise DescriptionError(f"target= is for data with named columns, and {name} is an iterable; let it give (x, y).")
+    if _is_function(data):
+        _require_no_arguments(data, name)
+        return Stream(Called(data), name, length=None, collate=reading.collate)
+    if hasattr(data, "__next__"):
         raise DescriptionError(
-            f"{name} is of type {type(data).__name__}; pass tensors, arrays, a tuple or mapping of them, "
-            "or a Dataset with __getitem__ and __len__."
+            f"{name} is a {type(data).__name__}, which can be read only once; pass the function that makes it, so that every "
+            "epoch can begin anew."
         )
-    return Samples(data, name)
+    return Stream(data, name, length=_length(data), collate=reading.collate)
 
 
-def _structure(data: Any, name: str) -> Columns:
-    if next(columns(data), None) is None:
-        raise DescriptionError(f"{name} is a {type(data).__name__} without a tensor in it; pass for example (x, y).")
-    return Columns(data, name)
+def _require_no_arguments(function: Any, name: str) -> None:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        called = getattr(function, "__name__", "it")
+        raise DescriptionError(
+            f"{name} is a function that needs arguments; pass functools.partial({called}, …) or one that needs none."
+        ) from None
 
 
-def _subset(data: Subset[Any], name: str) -> View:
-    source = as_source(data.dataset, name)
-    indices = torch.as_tensor(list(data.indices), dtype=torch.int64)
-    wrong = indices[(indices < 0) | (indices >= len(source))]
-    if len(wrong):
-        raise DescriptionError(f"{name} is a Subset with index {wrong[0].item()}, its data set has {len(source)} samples.")
-    return View(source, indices)
+# --- Finding out what was passed: the one place that does.
+
+
+def _is(data: Any, kind: type) -> bool:
+    """Whether it is one of torch's data sets as torch made it: a subclass with a `__getitem__` of its own is something else."""
+    return isinstance(data, kind) and all(
+        getattr(type(data), method, None) is getattr(kind, method, None) for method in ("__getitem__", "__getitems__", "__len__")
+    )
+
+
+def _is_frame(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns") and hasattr(data, "iloc")
+
+
+def _is_splits(data: Any) -> bool:
+    """Hugging Face's DatasetDict and its like: a mapping of data sets."""
+    return isinstance(data, Mapping) and bool(data) and all(hasattr(part, "column_names") for part in data.values())
+
+
+def _is_iterable_only(data: Any) -> bool:
+    if isinstance(data, IterableDataset):
+        return True
+    if isinstance(data, str | bytes | type) or hasattr(data, "__getitem__"):
+        return False
+    return hasattr(data, "__iter__") or _is_function(data)
+
+
+def _is_function(data: Any) -> bool:
+    return inspect.isroutine(data) or isinstance(data, functools.partial)
 
 
 def _is_map_style(data: Any) -> bool:
-    """This is the one place that finds out what it was given: whatever has a length and items will do."""
-    return (isinstance(data, Dataset) or hasattr(data, "__getitem__")) and hasattr(data, "__len__") and not isinstance(data, str)
+    return hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, str | bytes | type)
 
 
-def _as_tensor(column: Any) -> Any:
-    if not isinstance(column, np.ndarray):
-        return column
-    if column.dtype == object or column.dtype.kind in "US":
-        return list(column)
-    return torch.from_numpy(column if column.flags.writeable else column.copy())
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except TypeError:  # it has none, or says in this way that it does not know
+        return None
 
 
-def _select(column: Any, indices: Tensor) -> Any:
-    return column.index_select(0, indices) if isinstance(column, Tensor) else [column[i] for i in indices.tolist()]
+def _looks_like_a_file(text: str) -> bool:
+    return text.endswith((".npy", ".npz", ".safetensors"))
+
+
+def _with_tensors(data: Any) -> Any:
+    """Hugging Face's data set gives Python's lists, which collate column by column; asked for tensors it gives tensors."""
+    if hasattr(data, "with_format") and hasattr(data, "column_names") and getattr(data, "format", {}).get("type") is None:
+        return data.with_format("torch")
+    return data
+
+
+def _has_own_transform(data: Any) -> bool:
+    """Whether a data set of Hugging Face was given a transform, which may draw and so is called sample by sample."""
+    return hasattr(data, "with_format") and getattr(data, "format", {}).get("type") == "custom"

@@ -1,7 +1,8 @@
 """The shape of a batch: nested tuples, lists, mappings, namedtuples and dataclasses with columns at the leaves.
 
-A *column* holds one entry a sample: a tensor or array with at least one dimension, or a list of things that are no columns
-themselves (the strings of a collated batch). Everything else (a 0-dim tensor, a number, None) belongs to the batch as a whole.
+A *column* holds one entry a sample: a tensor or array with at least one dimension, one that lies in a file, or a list of things
+that are no columns themselves (the strings of a collated batch). Everything else (a 0-dim tensor, a number, None) belongs to the
+batch as a whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from instep.data.stored import Stored
 
 
 def columns(batch: Any) -> Iterator[Any]:
@@ -73,11 +76,13 @@ def is_record(thing: Any) -> bool:
 def _is_column(thing: Any) -> bool:
     if isinstance(thing, Tensor | np.ndarray):
         return thing.ndim > 0
-    return isinstance(thing, list) and bool(thing) and not any(_has_tensor(part) for part in thing)
+    if isinstance(thing, list):
+        return bool(thing) and not any(_has_tensor(part) for part in thing)
+    return isinstance(thing, Stored)
 
 
 def _has_tensor(thing: Any) -> bool:
-    return isinstance(thing, Tensor | np.ndarray) or any(_has_tensor(part) for part in _parts(thing))
+    return isinstance(thing, Tensor | np.ndarray | Stored) or any(_has_tensor(part) for part in _parts(thing))
 
 
 def _parts(thing: Any) -> Iterator[Any]:

@@ -1,0 +1,64 @@
+"""What went wrong while data was loaded: which sample, and which line of the user's own code; here or in a worker."""
+
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import NamedTuple
+
+from instep.errors import DataError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+LONGEST = 300  # signs of somebody else's message that are shown
+
+
+class Failure(NamedTuple):
+    """An error on its way from a worker: exceptions and their tracebacks cannot be sent, words can."""
+
+    message: str
+    trace: str
+
+
+class InWorker(Exception):
+    """The traceback of an error that happened in a worker process."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def failed(what: str, error: BaseException) -> DataError:
+    """The error to raise `from` one of the user's code: what could not be done, why, and on which line of theirs."""
+    text = " ".join(str(error).split())
+    text = text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return DataError(f"{what}: {said}{_where(error)}")
+
+
+def packed(error: DataError) -> Failure:
+    """The error as something that can be sent."""
+    return Failure(str(error), "".join(traceback.format_exception(error.__cause__ or error)))
+
+
+def unpacked(failure: Failure) -> DataError:
+    """The error as it was raised in the worker, with the traceback from there as its cause."""
+    error = DataError(failure.message)
+    error.__cause__ = InWorker(failure.trace)
+    return error
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line that is neither Instep's nor a library's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users(frame.filename)]
+    if not own:
+        return ""
+    frame = own[-1]
+    line = f": {frame.line}" if frame.line else ""
+    return f" ({frame.filename}:{frame.lineno}, in {frame.name}{line})"
+
+
+def _is_users(filename: str) -> bool:
+    if filename.startswith("<"):
+        return False
+    path = Path(filename).resolve()
+    return not any(path.is_relative_to(folder) for folder in (_PACKAGE, *_LIBRARIES))
