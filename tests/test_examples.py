@@ -1,5 +1,6 @@
 """Every example runs as a user runs it, and shows what it claims."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -23,3 +24,25 @@ def test_update_cycle() -> None:
             assert float(naive) == 0
         if batch == "30":  # the last cycle is never stepped
             assert float(naive) > 2
+
+
+def test_gan(tmp_path: Path) -> None:
+    """As a user runs it; and stopped in the middle of an epoch, it ends at the same picture."""
+    said = run("gan.py", "--epochs", "3", "--picture", str(tmp_path / "whole.png"), "--folder", str(tmp_path / "whole"))
+    assert re.search(r"step 45: loss/d \d\.\d+, loss/g \d\.\d+", said)
+    assert said.count("▀") == 30 * 100
+    spec = importlib.util.spec_from_file_location("gan", EXAMPLES / "gan.py")
+    assert spec is not None
+    assert spec.loader is not None
+    gan = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gan)
+    for stop in (20, 99):
+        trainer = gan.build(epochs=3)
+        trainer.set_folder(tmp_path / "stopped")
+        trainer.set_progress(False)
+        for update in trainer.updates():
+            if update.step == stop:
+                break
+    gan.write_png(gan.samples(trainer), tmp_path / "stopped.png")
+    assert (tmp_path / "stopped.png").read_bytes() == (tmp_path / "whole.png").read_bytes()
+    assert (tmp_path / "whole.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

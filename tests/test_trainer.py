@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys, window
 from instep.data import Order
 from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError, UpdateError
+from instep.optim.freeze import freeze
+from instep.optim.groups import param_groups
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
@@ -473,6 +475,55 @@ def test_a_thread_trains_without_touching_signals() -> None:
     assert caught == []
 
 
+# --- Penalties and clipping
+
+
+def test_penalties_are_autograds_and_reported_apart() -> None:
+    trainer = make(l1=0.01, l2=0.02, update_cycle=3)
+    history = trainer.fit()
+
+    plain = net()
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    losses, penalties = [], []
+    for epoch in range(3):
+        for places in torch.from_numpy(Order(50, seed=0, epoch=epoch)[:].copy()).split(16):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(plain(X[places]), Y[places])
+            matrices = [p for p in plain.parameters() if p.ndim > 1]
+            penalty = sum((0.01 * p.abs().sum() + 0.02 * p.square().sum() for p in matrices), torch.zeros(()))
+            (loss + penalty).backward()
+            optimizer.step()
+            losses.append(loss.item())
+            penalties.append(penalty.item())
+    assert torch.allclose(weights(plain), weights(trainer.model), atol=1e-6)
+    assert history.column("loss") == pytest.approx(losses, rel=1e-5)
+    assert history.column("penalty") == pytest.approx(penalties, rel=1e-5)
+    assert "penalty" not in make().fit().names
+    assert "l1 0.01, l2 0.02" in repr(trainer)
+
+
+def test_groups_have_their_own_limits_and_rows_in_the_plan() -> None:
+    model = nn.Sequential(nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES))
+    freeze(model, "0")
+    groups = param_groups(model, {"0": {"lr": 0.01}, "1": {"lr": 0.1}}, no_decay=True)
+    trainer = make(model, optimizer=torch.optim.SGD(groups, weight_decay=0.1), clip_norm={"1": 1e-3})
+    for update in trainer.updates():
+        clipped = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model[1].parameters() if p.grad is not None]))
+        assert update.grad_norm is not None
+        assert update.grad_norm > 1e-3 >= clipped * 0.999
+    assert trainer.history.updates[0]["clipped"] == 1
+    text = repr(trainer)
+    for words in (
+        "36 parameters, and 56 frozen",
+        "0: 48 numbers in 1 parameter, lr 0.01, decay 0.1, 48 frozen",
+        "1/no decay: 4 numbers in 1 parameter, lr 0.1, decay 0",
+        "clip_norm {'1': 0.001}",
+    ):
+        assert words in text
+    with pytest.raises(DescriptionError, match="clip_norm names the group 'x', which the optimizer does not have"):
+        make(clip_norm={"x": 1.0})
+
+
 # --- Folder, plan, dry run
 
 
@@ -611,6 +662,8 @@ def test_a_plateau_goes_by_the_monitored_value() -> None:
         ({"log_every": 0}, "log_every=0 must be a whole number, 1 or more"),
         ({"on_nonfinite": "hope"}, "on_nonfinite='hope' is not known"),
         ({"clip_norm": -1.0}, r"clip_norm=-1\.0 leaves no gradient"),
+        ({"l1": -1.0}, r"l1=-1\.0 is no factor of a penalty; use a number, 0 or more"),
+        ({"l2": "much"}, "l2='much' is no factor of a penalty"),
     ],
 )
 def test_descriptions_that_make_no_sense(changes: dict[str, Any], words: str) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -21,6 +21,7 @@ from instep.data.source import Position, Source
 from instep.data.structure import columns
 from instep.device import Placed
 from instep.optim.fused import fused_advice
+from instep.optim.groups import option_notes
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
 
@@ -32,7 +33,7 @@ class Description:
     """What a Trainer was made of, and what follows from it."""
 
     model: nn.Module
-    optimizer: Optimizer
+    optimizers: Mapping[str, Optimizer]  # by the name of its objective; in a plain run one with the name ""
     settings: Mapping[str, Any]  # the other arguments of the Trainer, as given
     placed: Placed
     train: Source
@@ -51,20 +52,20 @@ def plan_of(description: Description) -> Plan:
     epochs = -(-description.total_steps // description.steps_per_epoch)
     rows = [
         ("model", _model_line(description.model)),
-        ("memory", _memory_line(description.model, description.optimizer)),
+        ("memory", _memory_line(description.model, description.optimizers.values())),
         ("device", f"{description.placed.device} ({description.placed.reason})"),
         ("train", f"{len(description.train):,} samples"),
         *((name, f"{len(source):,} samples") for name, source in description.valid.items()),
         ("batch", _batch_line(description)),
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
-        ("optimizer", optimizer_line(description.optimizer)),
-        ("schedule", _schedule_line(description.settings["schedule"], description.total_steps)),
+        *_optimizer_rows(description),
+        *_feature_rows(description.settings),
     ]
     if description.monitor is not None:
         rows.append(("monitor", _monitor_line(description)))
     rows.append(("seed", str(description.settings["seed"])))
     return Plan(
-        title=type(description.model).__name__,
+        title=_title(description.model),
         rows=tuple(rows),
         notes=description.notes,
         total_steps=description.total_steps,
@@ -74,32 +75,36 @@ def plan_of(description: Description) -> Plan:
     )
 
 
-def description_notes(model: nn.Module, optimizer: Optimizer, *, was_in_eval: bool) -> list[str]:
+def description_notes(model: nn.Module, optimizers: Iterable[Optimizer], *, was_in_eval: bool) -> list[str]:
     """What somebody should know before the run begins."""
     notes = []
     if was_in_eval:
         notes.append("the model was in eval mode and was put into train mode")
-    held = {p for group in optimizer.param_groups for p in group["params"]}
+    optimizers = list(optimizers)
+    held = {p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     missing = [name for name, p in model.named_parameters() if p.requires_grad and p not in held]
     if missing:
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         notes.append(f"in no group of the optimizer: {', '.join(missing[:8])}{more}; these will not be trained")
-    advice = fused_advice(optimizer)
-    return [*notes, advice] if advice else notes
+    for optimizer in optimizers:
+        notes += option_notes(optimizer)
+        if (advice := fused_advice(optimizer)) is not None:
+            notes.append(advice)
+    return notes
 
 
 def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The run as `run.json` keeps it; nothing in it depends on the clock."""
     return {
         "format": FORMAT,
-        "title": type(description.model).__name__,
+        "title": _title(description.model),
         "hyper_parameters": {name: told(value) for name, value in hyper_parameters.items()},
         "settings": {name: told(value) for name, value in description.settings.items()},
         "model": {
-            "class": type(description.model).__name__,
+            "class": _title(description.model),
             "parameters": {name: list(p.shape) for name, p in description.model.named_parameters()},
         },
-        "optimizer": told(description.optimizer),
+        "optimizer": told(description.optimizers.get("", description.optimizers)),
         "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
         "device": str(description.placed.device),
         "threads": torch.get_num_threads(),
@@ -188,6 +193,54 @@ def optimizer_line(optimizer: Optimizer) -> str:
     return f"{type(optimizer).__name__}, lr {', '.join(f'{lr:g}' for lr in lrs)}" + (f", {groups} groups" if groups > 1 else "")
 
 
+def _optimizer_rows(description: Description) -> list[tuple[str, str]]:
+    """The optimizer, its groups where they have names, and its schedule; for each objective where there are several."""
+    schedule, every = description.settings["schedule"], description.settings["every"] or {}
+    several = len(description.optimizers) > 1
+    rows = []
+    for name, optimizer in description.optimizers.items():
+        of_name, turns = f" {name}" if name else "", every.get(name, 1)
+        own = schedule.get(name) if several and isinstance(schedule, Mapping) else schedule
+        rows.append((f"optimizer{of_name}", optimizer_line(optimizer) + (f", every {turns} updates" if turns > 1 else "")))
+        rows += [(f"group{of_name}", _group_line(group)) for group in optimizer.param_groups if "name" in group]
+        rows.append((f"schedule{of_name}", _schedule_line(own, description.total_steps // turns)))
+    return rows
+
+
+def _group_line(group: Mapping[str, Any]) -> str:
+    """`base: 32 numbers in 1 parameter, lr 0.01, decay 0`, and how many of them are frozen."""
+    count = sum(p.numel() for p in group["params"])
+    frozen = sum(p.numel() for p in group["params"] if not p.requires_grad)
+    options = [f"{word} {float(group[key]):.4g}" for key, word in (("lr", "lr"), ("weight_decay", "decay")) if key in group]
+    options += [f"{key} {group[key]:g}" for key in ("clip_norm", "clip_value") if group.get(key) is not None]
+    many = len(group["params"])
+    line = f"{group['name']}: {count:,} numbers in {many} parameter{'s' if many > 1 else ''}"
+    return ", ".join([line, *options, *([f"{frozen:,} frozen"] if frozen else [])])
+
+
+def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was asked for beyond the plain loop."""
+    limits = [f"{name} {told(settings[name])}" for name in ("clip_norm", "clip_value") if settings[name] is not None]
+    penalties = [f"{name} {told(settings[name])}" for name in ("l1", "l2") if settings[name]]
+    computing = ["" if settings["precision"] == "fp32" else f"{settings['precision']} by autocast"]
+    computing += [name.replace("_", " ") for name in ("compile", "channels_last", "deterministic") if settings[name]]
+    unfreezing = [f"{label} at epoch {epoch}" for epoch, label in (settings["unfreeze_at"] or {}).items()]
+    rows = [
+        ("clipping", ", ".join(limits)),
+        ("penalty", ", ".join(penalties)),
+        ("average", f"of the weights, decay {settings['ema']:g}; evaluated as …/ema/…" if settings["ema"] is not None else ""),
+        ("computing", ", ".join(filter(None, computing))),
+        ("unfreezes", "; ".join(unfreezing)),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _title(model: nn.Module) -> str:
+    if type(model) is nn.ModuleDict:
+        return ", ".join(f"{name}: {type(part).__name__}" for name, part in model.items())
+    return type(model).__name__
+
+
 def bytes_text(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -199,17 +252,21 @@ def bytes_text(size: float) -> str:
 def _model_line(model: nn.Module) -> str:
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     frozen = sum(p.numel() for p in model.parameters()) - trainable
-    return f"{type(model).__name__}, {trainable:,} parameters" + (f", and {frozen:,} frozen" if frozen else "")
+    return f"{_title(model)}, {trainable:,} parameters" + (f", and {frozen:,} frozen" if frozen else "")
 
 
-def _memory_line(model: nn.Module, optimizer: Optimizer) -> str:
+def _memory_line(model: nn.Module, optimizers: Iterable[Optimizer]) -> str:
     """Adam keeps two numbers a parameter, momentum one; activations are not counted."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    options = optimizer.param_groups[0]
-    copies = 2 if "betas" in options else 1 if options.get("momentum") else 0
+    kept = 0
+    for optimizer in optimizers:
+        options = optimizer.param_groups[0]
+        copies = 2 if "betas" in options else 1 if options.get("momentum") else 0
+        held = {p for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+        kept += copies * sum(p.numel() * p.element_size() for p in held)
     return (
-        f"{bytes_text(weights)} weights + {bytes_text(gradients)} gradients + {bytes_text(copies * gradients)} optimizer state"
+        f"{bytes_text(weights)} weights + {bytes_text(gradients)} gradients + {bytes_text(kept)} optimizer state"
         " (activations come on top)"
     )
 

@@ -3,7 +3,7 @@
 `evaluating` switches a model over and puts every module back as it was; `evaluate` takes exact means over a loader.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from instep.data.structure import columns, joined, map_columns
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
 from instep.objective import Loss, Objective, as_loss
+from instep.optim.freeze import frozen_wishes
 from instep.sums import scalar
 
 
@@ -32,6 +33,7 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
     """
     modes = [(module, module.training) for model in models for module in model.modules()]
     roots = [model.training for model in models]
+    forget_wishes = [frozen_wishes(model) for model in models]
     try:
         for model in models:
             model.eval()
@@ -42,20 +44,37 @@ def evaluating(*models: nn.Module) -> Iterator[None]:
             model.train(mode)  # for modules with a train() of their own, which may do more than set a flag
         for module, mode in modes:
             module.training = mode
+        for forget in forget_wishes:
+            forget()
 
 
 def evaluate(
-    model: nn.Module, loader: Loader, objective: Objective, metrics: Mapping[str, Metric], *, seed: int, device: torch.device
+    model: nn.Module,
+    loader: Loader,
+    objective: Objective,
+    metrics: Mapping[str, Metric],
+    *,
+    seed: int,
+    device: torch.device,
+    called: nn.Module | None = None,
+    output_needed: bool = True,
 ) -> dict[str, float]:
-    """The mean loss and every metric over all samples of a loader: exact, however the batches fall."""
+    """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
+
+    The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
+    metrics, which is an error unless `output_needed` is False.
+    """
+    called = model if called is None else called
     losses = _Losses()
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
         for batch in loader.batches(epoch=0):
             keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
-            loss = as_loss(objective(model, batch.data), batch.data)
+            loss = as_loss(objective(called, batch.data), batch.data)
             losses.add(loss)
+            if metrics and not output_needed and loss.output is None:
+                metrics = {}
             if metrics:
                 _require_output(loss)
                 for metric in metrics.values():
@@ -66,13 +85,16 @@ def evaluate(
     return found
 
 
-def predict(model: nn.Module, loader: Loader, *, seed: int, device: torch.device) -> Any:
-    """The model's outputs for all samples of a loader, in the data's order, on the CPU."""
+def predict(
+    model: nn.Module, loader: Loader, *, seed: int, device: torch.device, call: Callable[[nn.Module, Any], Any] | None = None
+) -> Any:
+    """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU."""
+    call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
         for batch in loader.batches(epoch=0):
             keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
-            output = map_columns(_on_cpu, forward(model, batch.data))
+            output = map_columns(_on_cpu, call(model, batch.data))
             _require_samples_first(output, batch.samples)
             outputs.append(output)
     return joined(outputs)

@@ -13,6 +13,7 @@ from instep.history import History, HistoryFile, free_names
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
 from instep.sizes import require_whole
+from instep.tally import Tallies
 from instep.window import Mean, Window
 
 
@@ -29,6 +30,7 @@ class Logbook:
         self._file: HistoryFile | None = None
         self._window = Window()
         self._since_evaluation = Mean()
+        self._tallies = Tallies()
         self._extra: dict[str, float] = {}
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
@@ -65,6 +67,8 @@ class Logbook:
     def updated(self, update: Update, *, line_due: bool) -> None:
         """Take in an update; a line is written every `log_every` updates, and where one is due."""
         self._window.unread.append(update)
+        if update.players:
+            self._tallies.take_in(update.players)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
         if line_due or len(self._window) >= self._log_every:
@@ -72,10 +76,10 @@ class Logbook:
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """Take in an evaluation; it is kept together with the training loss since the one before it."""
-        train = self._since_evaluation.value()
+        mean = self._since_evaluation.value()
         self._since_evaluation = Mean()
-        numbers = dict(evaluation) if train is None else {"train/loss": train, **evaluation}
-        evaluation = Evaluation(numbers, evaluation.step, evaluation.epoch)
+        train = self._tallies.losses() if self._tallies else {} if mean is None else {"train/loss": mean}
+        evaluation = Evaluation({**train, **evaluation}, evaluation.step, evaluation.epoch)
         self._keep(self.history.add_evaluation(evaluation, seconds=time.perf_counter() - self._begun))
         if self._progress is not None:
             self._progress.evaluated(evaluation, best=best)
@@ -91,6 +95,7 @@ class Logbook:
         return {
             "window": self._window.state(),
             "since_evaluation": self._since_evaluation.state(),
+            "players": self._tallies.state(),
             "extra": dict(self._extra),
             "history_rows": len(self.history),
         }
@@ -106,6 +111,7 @@ class Logbook:
         if state is not None:
             self._window.restore(state["window"])
             self._since_evaluation = Mean(*state["since_evaluation"])
+            self._tallies.restore(state["players"])
             self._extra = dict(state["extra"])
 
     def _write_line(self, update: Update) -> None:
@@ -120,7 +126,7 @@ class Logbook:
             clipped=int(window.clipped.weighted) if window.clipped.count else None,
             penalty=window.penalty.value(),
             skipped=window.skipped,
-            extra=self._extra,
+            extra={**self._tallies.line(), **self._extra},
             pace=self._pace(),
         )
         self._keep(self.history.add_update(line))

@@ -5,6 +5,7 @@ What is made on every update is a named tuple, which costs a sixth of a frozen d
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from torch import Tensor
@@ -30,6 +31,9 @@ class Update(NamedTuple):
     """One update cycle of a run, as `updates()` yields it.
 
     `loss`, `count` and `grad_norm` may be tensors on the device: reading them (`float(update.loss)`) waits for it.
+
+    Where several objectives take turns, it is the update of the first one that plays every time, and `players` holds those of all
+    that played, by name.
     """
 
     step: int  # update cycles begun before this one, over the whole run
@@ -43,6 +47,12 @@ class Update(NamedTuple):
     skipped: bool
     clipped: Tensor | None = None
     penalty: Tensor | None = None
+    players: "Mapping[str, Update]" = MappingProxyType({})
+
+    @property
+    def losses(self) -> dict[str, Tensor]:
+        """The loss of each objective by its name; empty in a plain run, where it is `loss`."""
+        return {name: update.loss for name, update in self.players.items()}
 
     @property
     def lr(self) -> float:

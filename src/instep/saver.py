@@ -1,7 +1,7 @@
 """The saver: when a checkpoint is due, and what becomes of it. How one is written is the checkpoint room's business."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -67,11 +67,11 @@ class Saver:
                 self.save(capture())
             self._guarded(self._writer.wait)
 
-    def load(self, run: Path, which: Literal["best", "latest"] | int) -> Checkpoint:
-        """The model of a checkpoint of the run in this folder."""
+    def load(self, run: Path, which: Literal["best", "latest"] | int, parts: Collection[str] = ("model",)) -> Checkpoint:
+        """These parts of a checkpoint of the run in this folder."""
         if self._writer is not None:
             self._writer.wait()
-        return read(locate(run / CHECKPOINTS, which), parts=["model"])
+        return read(locate(run / CHECKPOINTS, which), parts=parts)
 
     def close(self) -> None:
         """Wait for what is being written, and let go."""

@@ -5,41 +5,44 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 `evaluate` the numbers, `history` and `report` say them. Everything that decides the result is in the constructor.
 """
 
-import copy
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import nn
 
 from instep import keys
-from instep.buffers import passing_buffers, restore_passing_buffers
-from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, restore_optimizer
+from instep.checkpoint import Checkpoint
+from instep.computing import Computing, Precision
 from instep.data.loader import Batch, Loader
 from instep.data.pieces import piece
-from instep.data.source import Source, as_source
+from instep.data.source import as_source
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
-from instep.evaluate import evaluate, predict
+from instep.examiner import Examiner
 from instep.history import History
 from instep.interrupt import Interrupt
 from instep.keeper import Keeper
+from instep.learned import Learned
+from instep.lineup import Objectives, Optimizers, as_module, average_for, objectives_for, optimizers_for, players_for
+from instep.located import located
 from instep.logbook import Logbook
 from instep.metrics import as_metrics
-from instep.objective import Loss, LossFunction, Objective, as_loss
-from instep.records import Done, Evaluation, Plan, Update
+from instep.modes import Modes
+from instep.objective import LossFunction
+from instep.optim.clip import Limit
+from instep.player import Player
+from instep.records import Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
-from instep.schedules import drive
 from instep.sizes import Sizes
 from instep.sums import OnNonFinite
 from instep.tuning.snapshot import untouched
-from instep.update import UpdateCycle
-from instep.wiring import MakeOptimizer, monitor_for, objective_for, optimizer_for, sources
+from instep.unfreezing import UnfreezeAt, Unfreezing
+from instep.wiring import monitor_for, require_monitor, sources
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
@@ -68,12 +71,12 @@ class Trainer:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Mapping[str, nn.Module],
         *,
-        optimizer: Optimizer | MakeOptimizer,
+        optimizer: Optimizers,
         train: Any,
         loss: LossFunction | None = None,
-        objective: Objective | None = None,
+        objective: Objectives = None,
         valid: Any = None,
         epochs: int | None = None,
         max_steps: int | None = None,
@@ -82,8 +85,13 @@ class Trainer:
         micro_batch_size: int | None = None,
         drop_last: bool = False,
         schedule: Any = None,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
+        every: Mapping[str, int] | None = None,
+        clip_norm: Limit | Mapping[str, Limit] = None,
+        clip_value: Limit | Mapping[str, Limit] = None,
+        l1: float | Mapping[str, float] = 0.0,
+        l2: float | Mapping[str, float] = 0.0,
+        ema: float | None = None,
+        unfreeze_at: UnfreezeAt | None = None,
         metrics: Any = None,
         evaluate_every: int | str | None = "epoch",
         monitor: str | None = None,
@@ -98,13 +106,16 @@ class Trainer:
         allow_changes: Collection[str] = (),
         init: str | Path | None = None,
         device: str | torch.device = "auto",
+        precision: Precision = "fp32",
+        compile: bool = False,
+        channels_last: bool = False,
+        deterministic: bool = False,
         on_nonfinite: OnNonFinite = "stop",
         log_every: int = 50,
         progress: bool | None = None,
     ) -> None:
         settings = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
-        if not isinstance(model, nn.Module):
-            raise DescriptionError(f"model is a {type(model).__name__}; pass a torch.nn.Module.")
+        model = as_module(model)
         self.seed = keys.check_seed(seed)
         placed = choose(device)
         self.device = placed.device
@@ -112,23 +123,64 @@ class Trainer:
         self._sizes = Sizes(len(train_source), batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
         self.steps_per_epoch = self._sizes.steps_per_epoch
         self.total_steps = self._sizes.total_steps
-        self._objective = objective_for(loss, objective)
+        objectives = objectives_for(loss, objective)
         self._metrics = as_metrics(metrics)
 
-        self.model = model.to(self.device)
+        self.model: Any = model.to(self.device)  # several are an nn.ModuleDict
         was_in_eval = not model.training
         if was_in_eval:
             model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
         self._sizes.require_no_lonely_sample(model)
-        self.optimizer = optimizer_for(optimizer, model)
-        self._drive = drive(schedule, self.optimizer, total_steps=max(1, self.total_steps), epochs=self._sizes.epochs_begun)
-        self._cycle = UpdateCycle(
-            self.optimizer, model=model, clip_norm=clip_norm, clip_value=clip_value, on_nonfinite=on_nonfinite
+        if init is not None:
+            from instep.checkpoint.interchange import load_model
+
+            load_model(model, init)
+        self._computing = Computing(
+            model,
+            self.device,
+            precision=precision,
+            compile=compile,
+            channels_last=channels_last,
+            deterministic=deterministic,
         )
+        optimizers = optimizers_for(optimizer, list(objectives), model)
+        self.optimizer: Any = optimizers.get("", optimizers)  # several are a dictionary
+        self._players = players_for(
+            model,
+            self._computing,
+            optimizers,
+            objectives,
+            sizes=self._sizes,
+            schedule=schedule,
+            every=every,
+            options={"clip_norm": clip_norm, "clip_value": clip_value, "l1": l1, "l2": l2},
+            on_nonfinite=on_nonfinite,
+            seed=seed,
+            device=self.device,
+        )
+        self._leader = next(player for player in self._players if player.every == 1)
+        self._modes = Modes(optimizers.values())
+        self._unfreezing = Unfreezing(model, unfreeze_at, self._players)
+        settings["unfreeze_at"] = self._unfreezing.told()
+        if self._unfreezing.frees_batch_norm():
+            self._sizes.require_no_lonely_sample(nn.BatchNorm1d(1))
+        self.average = average_for(model, ema, self._modes)
         self._loader = Loader(
             train_source, batch_size=batch_size, seed=seed, device=self.device, shuffle=True, drop_last=drop_last
         )
-        self._valid = {name: self._evaluation_loader(source) for name, source in valid_sources.items()}
+        self._examiner = Examiner(
+            model,
+            self._computing,
+            objectives,
+            self._metrics,
+            modes=self._modes,
+            average=self.average,
+            train=train_source,
+            sizes=self._sizes,
+            seed=seed,
+            device=self.device,
+        )
+        self._valid = {name: self._examiner.loader(source) for name, source in valid_sources.items()}
         evaluation_step = self._sizes.evaluation_step(evaluate_every)
         self._evaluation_step = evaluation_step if self._valid else None
         self._monitor = monitor_for(
@@ -138,17 +190,11 @@ class Trainer:
             patience=patience,
             restore_best=restore_best,
             sets=list(self._valid) if evaluation_step is not None else [],
+            parts=self._examiner.parts,
         )
         self._restore_best = restore_best
-        if self._drive.monitor_mode is not None and self._monitor is not None and self._drive.monitor_mode != self._monitor.mode:
-            raise DescriptionError(
-                f"the schedule takes {self._monitor.name} for a number to {self._drive.monitor_mode}imise, the monitor for one "
-                f'to {self._monitor.mode}imise; give ReduceLROnPlateau mode="{self._monitor.mode}".'
-            )
-        if self._drive.needs_monitor and (self._monitor is None or self._evaluation_step is None):
-            raise DescriptionError(
-                "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
-            )
+        for player in self._players:
+            require_monitor(player.drive, self._monitor)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
         self.folder = None if folder is None else Path(folder)
@@ -162,7 +208,7 @@ class Trainer:
         first = min(batch_size, len(train_source))
         self._description = Description(
             model=model,
-            optimizer=self.optimizer,
+            optimizers=optimizers,
             settings=settings,
             placed=placed,
             train=train_source,
@@ -173,7 +219,12 @@ class Trainer:
             last_pieces=self._sizes.pieces(self._sizes.last_batch),
             monitor=self._monitor.name if self._monitor else None,
             monitor_mode=self._monitor.mode if self._monitor else "min",
-            notes=(*self._drive.notes, *description_notes(model, self.optimizer, was_in_eval=was_in_eval)),
+            notes=(
+                *(note for player in self._players for note in player.drive.notes),
+                *(self.average.notes(self.total_steps) if self.average is not None else ()),
+                *self._unfreezing.notes(self._sizes.epochs_begun),
+                *description_notes(model, optimizers.values(), was_in_eval=was_in_eval),
+            ),
         )
         self._saver = Saver(
             every=checkpoint_every,
@@ -190,20 +241,15 @@ class Trainer:
             capture=self._captured,
             restore=self._restore,
         )
-        self._seed_torch = keys.torch_seeder(self.device)
+        self._learned = Learned(model, self._players, modes=self._modes, average=self.average)
         self._step = 0
-        self._skipped = 0
         self._patience_over = False
         self._finished = False
         self._running = False
         self._batch_before: Batch | None = None
         self.resumed_from: int | None = None  # the step of the checkpoint that this Trainer went on from
         self._best_step: int | None = None
-        self._best: dict[str, Any] | None = None  # its weights, where there is no folder to keep them in
-        if init is not None:
-            from instep.checkpoint.interchange import load_model
-
-            load_model(model, init)
+        self._best: dict[str, Any] | None = None  # what it had learned, where there is no folder to keep them in
 
     # --- The loop
 
@@ -225,14 +271,20 @@ class Trainer:
         state, self._running = "failed", True
         try:
             self._open(notices)
-            for batch in self._remaining():
-                self._drive.before_update(self._step - self._skipped)
-                try:
-                    done = self._cycle.run(self._micro_batches(batch), self._keyed_objective)
-                except (NonFiniteLoss, NonFiniteGradient) as error:
-                    raise self._located(error, batch) from None
-                yield self._recorded(batch, done)
-            state = self._ended()
+            with self._computing.algorithms():
+                for batch in self._remaining():
+                    played = []
+                    for player in self._on_turn():
+                        player.begin(self._step)
+                        try:
+                            done = player.cycle.run(self._micro_batches(batch), player.objective)
+                        except (NonFiniteLoss, NonFiniteGradient) as error:
+                            raise self._located(error, batch, player) from None
+                        finally:
+                            player.end()
+                        played.append(player.recorded(batch, done))
+                    yield self._recorded(batch, played)
+                state = self._ended()
         except GeneratorExit:
             state = self._ended() if self._is_over() else "interrupted"
             self._saver.save_last(self._step, self._captured)
@@ -242,6 +294,7 @@ class Trainer:
             raise
         finally:
             self._running = False
+            self._modes.eval()
             self._logbook.close(state)
             self._keeper.leave(state, self._step)
 
@@ -257,6 +310,8 @@ class Trainer:
         """The batches from where the run stands to its last."""
         while not self._is_over():
             epoch, index = divmod(self._step, self.steps_per_epoch)
+            self._unfreezing.reach(epoch)
+            self._modes.train()
             for batch in self._loader.batches(epoch, index):
                 yield batch
                 if self._is_over():
@@ -264,6 +319,10 @@ class Trainer:
 
     def _is_over(self) -> bool:
         return self._step >= self.total_steps or self._patience_over
+
+    def _on_turn(self) -> Sequence[Player]:
+        """Those who play in this update."""
+        return self._players if len(self._players) == 1 else [player for player in self._players if player.plays(self._step)]
 
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         """The pieces of a batch with their offsets in it."""
@@ -274,60 +333,55 @@ class Trainer:
         for start, stop in spans:
             yield start, piece(batch.data, start, stop)
 
-    def _keyed_objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
-        """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update."""
-        offset, data = micro_batch
-        key = keys.for_step(self.seed, self._step, offset)
-        if offset == 0:
-            keys.seed_host(key)
-        self._seed_torch(key)
-        loss = self._objective(model, data)
-        return loss if isinstance(loss, Loss) else as_loss(loss, data)
-
-    def _recorded(self, batch: Batch, done: Done) -> Update:
+    def _recorded(self, batch: Batch, played: list[Update]) -> Update:
         """Count the update, say it, and evaluate where that is due: at every yield the run is whole."""
-        loss, count, grad_norm, stepped, clipped, penalty = done
-        _, epoch, index, samples, _ = batch
-        lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
-        update = Update(self._step, epoch, index, loss, count, samples, lrs, grad_norm, not stepped, clipped, penalty)
+        update = played[0] if len(self._players) == 1 else self._together(played)
+        index = update.index
         self._step += 1
-        if stepped:
-            self._drive.after_update()
-        else:
-            self._skipped += 1
+        if self.average is not None and not all(one.skipped for one in played):
+            self.average.update()
         self._batch_before = batch
         epoch_ends = index + 1 == self.steps_per_epoch
         evaluation_due = self._evaluation_step is not None and self._evaluation_due(self._evaluation_step)
         self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
         if epoch_ends:
-            self._drive.after_epoch()
+            for player in self._players:
+                player.drive.after_epoch()
         if evaluation_due:
-            self._cycle.settle()  # a model that is spoilt already must be neither judged nor saved
+            self._settle()  # a model that is spoilt already must be neither judged nor saved
         best = evaluation_due and self._evaluate_and_judge()
         if self._saver.due(self._step) or best:
-            self._cycle.settle()
+            self._settle()
             self._saver.save(self._captured())
         return update
 
+    def _together(self, played: list[Update]) -> Update:
+        """The update of the one who plays every time, with all of them by name."""
+        by_name = dict(zip([player.name for player in self._on_turn()], played, strict=True))
+        return by_name[self._leader.name]._replace(players=by_name)
+
+    def _settle(self) -> None:
+        for player in self._players:
+            player.cycle.settle()
+
     def _ended(self) -> str:
-        self._cycle.settle()
+        self._settle()
         self._saver.save_last(self._step, self._captured)
         if self._restore_best and self._best_step is not None:
             self.load("best")
         self._finished = True
         return "stopped" if self._patience_over else "finished"
 
-    def _located(self, error: InstepError, batch: Batch) -> InstepError:
+    def _located(self, error: InstepError, batch: Batch, player: Player) -> InstepError:
         """Where it happened, for a person who has to find the sample."""
-        late = isinstance(error, NonFiniteLoss) and error.late and self._batch_before is not None
-        if late and self._batch_before is not None:
-            batch = self._batch_before
-        step = batch.epoch * self.steps_per_epoch + batch.index
-        spoilt = [name for name, p in self.model.named_parameters() if not torch.isfinite(p).all()]
-        return type(error)(
-            f"step {step} (epoch {batch.epoch}, batch {batch.index}): {error} "
-            f"The batch has the samples {_listed(self._loader.origin(batch.indices))}."
-            + (f" Weights that are not finite: {', '.join(spoilt[:8])}; an update before spoilt them." if spoilt else "")
+        return located(
+            error,
+            batch,
+            self._batch_before,
+            objective=player.name,
+            model=self.model,
+            loader=self._loader,
+            steps_per_epoch=self.steps_per_epoch,
         )
 
     # --- What a checkpoint keeps
@@ -336,30 +390,23 @@ class Trainer:
         """The run as it stands between two updates: tensors, counters, and nothing that depends on the clock."""
         state = {
             "step": self._step,
-            "skipped": self._skipped,
             "patience_over": self._patience_over,
             "monitor": None if self._monitor is None else self._monitor.state(),
-            "schedule": self._drive.state_dict(),
+            "players": [player.state() for player in self._players],
             "logbook": self._logbook.state(),
         }
-        parts: dict[str, Any] = {
-            "model": self.model.state_dict(),
-            "optimizer": capture_optimizer(self.optimizer, self.model.named_parameters()),
-        }
-        if passing := passing_buffers(self.model):
-            parts["buffers"] = passing
-        return Checkpoint(self._step, parts, state, self._best_step)
+        return Checkpoint(self._step, self._learned.parts(), state, self._best_step)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
-        restore_model(self.model, checkpoint.parts["model"])
-        restore_passing_buffers(self.model, checkpoint.parts.get("buffers", {}))
-        restore_optimizer(self.optimizer, checkpoint.parts["optimizer"], self.model.named_parameters(), leave=self._allow_changes)
-        self._drive.load_state_dict(state["schedule"])
+        self._unfreezing.reach((state["step"] - 1) // self.steps_per_epoch)  # so that the optimizer has the groups it had
+        self._learned.restore(checkpoint.parts, leave=self._allow_changes)
+        for player, before in zip(self._players, state["players"], strict=True):
+            player.restore(before)
         self._logbook.restore(state["logbook"])
         if self._monitor is not None and state["monitor"] is not None:
             self._monitor.restore(state["monitor"])
-        self._step, self._skipped, self._patience_over = state["step"], state["skipped"], state["patience_over"]
+        self._step, self._patience_over = state["step"], state["patience_over"]
         self.resumed_from = self._step
         self._best_step = checkpoint.best
 
@@ -367,21 +414,14 @@ class Trainer:
 
     def evaluate(self, data: Any = None) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
-        loaders = self._valid if data is None else {"data": self._evaluation_loader(as_source(data, "data"))}
+        loaders = self._valid if data is None else {"data": self._examiner.loader(as_source(data, "data"))}
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
-        numbers = {
-            f"{name}/{part}": number
-            for name, loader in loaders.items()
-            for part, number in evaluate(
-                self.model, loader, self._objective, self._metrics, seed=self.seed, device=self.device
-            ).items()
-        }
-        return Evaluation(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
+        return Evaluation(self._examiner.numbers(loaders), self._step, max(0, self._step - 1) // self.steps_per_epoch)
 
     def predict(self, data: Any) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping."""
-        return predict(self.model, self._evaluation_loader(as_source(data, "data")), seed=self.seed, device=self.device)
+        return self._examiner.predict(self._examiner.loader(as_source(data, "data")))
 
     def log(self, **values: float) -> None:
         """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""
@@ -392,19 +432,22 @@ class Trainer:
         if which not in ("best", "latest") and type(which) is not int:
             raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
         if self.folder is not None:
-            restore_model(self.model, self._saver.load(self.folder, which).parts["model"])
+            self._learned.use(self._saver.load(self.folder, which, self._learned.used).parts)
         elif which == "best" and self._best is not None:
-            self.model.load_state_dict(self._best)
+            self._learned.use(self._best)
         else:
             missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
             raise DescriptionError(f"there is no {which} yet: {missing}.")
 
     def dry_run(self) -> Evaluation | None:
         """Two updates and an evaluation that leave no trace and write nothing."""
-        with untouched(self.model, self.optimizer):
+        with untouched(self.model, self._players[0].optimizer, *self._learned.touched()), self._computing.algorithms():
+            self._modes.train()
             for batch in itertools.islice(self._loader.batches(epoch=0), min(2, self.steps_per_epoch)):
-                self._drive.before_update(0)
-                self._cycle.run(self._micro_batches(batch), self._keyed_objective)
+                for player in self._players:
+                    player.begin(self._step)
+                    player.cycle.run(self._micro_batches(batch), player.objective)
+                    player.end()
             return self.evaluate() if self._valid else None
 
     def plan(self) -> Plan:
@@ -449,25 +492,10 @@ class Trainer:
         best = self._monitor is not None and self._monitor.see(evaluation)
         if best:
             self._best_step = self._step
-            self._best = copy.deepcopy(self.model.state_dict()) if self.folder is None else None
+            self._best = self._learned.copy() if self.folder is None else None
         self._logbook.evaluated(evaluation, best=best)
         if self._monitor is not None:
-            self._drive.after_evaluation(evaluation[self._monitor.name])
+            for player in self._players:
+                player.drive.after_evaluation(evaluation[self._monitor.name])
             self._patience_over = self._monitor.exhausted
         return best
-
-    def _evaluation_loader(self, source: Source) -> Loader:
-        """In the data's own order, in batches as large as the largest micro-batch."""
-        size = max(self._sizes.pieces(min(self._sizes.batch_size, self._sizes.samples)))
-        return Loader(source, batch_size=size, seed=keys.for_evaluation(self.seed), device=self.device, shuffle=False)
-
-
-def _with_start(allowed: tuple[str, ...]) -> tuple[str, ...]:
-    """Who may change lr may change where the schedule starts from."""
-    return (*allowed, "initial_lr") if "lr" in allowed else allowed
-
-
-def _listed(indices: Tensor) -> str:
-    """The first and last of many indices; all of a few."""
-    shown = [str(index) for index in indices.tolist()]
-    return ", ".join(shown if len(shown) <= 64 else [*shown[:60], "…", *shown[-2:]])

@@ -12,6 +12,7 @@ from instep.errors import DescriptionError
 from instep.metrics import Metric
 from instep.monitor import Monitor, mode_for
 from instep.objective import LossFunction, Objective, from_loss, from_output
+from instep.schedules.drive import Drive
 
 MakeOptimizer = Callable[[Any], Optimizer]
 
@@ -63,9 +64,19 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
 
 
 def monitor_for(
-    name: str | None, mode: Any, metrics: Mapping[str, Metric], *, patience: int | None, restore_best: bool, sets: Sequence[str]
+    name: str | None,
+    mode: Any,
+    metrics: Mapping[str, Metric],
+    *,
+    patience: int | None,
+    restore_best: bool,
+    sets: Sequence[str],
+    parts: Sequence[str] = ("loss",),
 ) -> Monitor | None:
-    """The monitor of a run that evaluates on these sets; None for one that does not evaluate."""
+    """The monitor of a run that evaluates on these sets and says these parts of each; None for one that does not evaluate.
+
+    Where there are several losses, none of them is what the run goes by unless it is named.
+    """
     if mode not in ("auto", "min", "max"):
         raise DescriptionError(f'monitor_mode={mode!r} is not known; use "min", "max" or "auto".')
     if not sets:
@@ -73,14 +84,31 @@ def monitor_for(
             if value is not None:
                 raise DescriptionError(f"{asked}={value!r} needs evaluations; pass valid= and evaluate_every=.")
         return None
-    name = name or f"{sets[0]}/loss"
-    _require_number(name, metrics, sets)
+    known = [f"{prefix}/{part}" for prefix in sets for part in parts]
+    if name is None and parts[0] != "loss":
+        if patience is not None or restore_best:
+            asked = "restore_best=True" if patience is None else f"patience={patience!r}"
+            raise DescriptionError(f"{asked} needs one number to go by, and there are {', '.join(known)}; pass monitor=.")
+        return None
+    name = name or known[0]
+    _require_number(name, known)
     return Monitor(name, mode_for(name, mode, metrics), patience)
 
 
-def _require_number(name: str, metrics: Mapping[str, Metric], sets: Sequence[str]) -> None:
+def require_monitor(drive: Drive, monitor: Monitor | None) -> None:
+    """That a schedule which goes by the monitored value gets one, and takes it the way the run does."""
+    if drive.needs_monitor and monitor is None:
+        raise DescriptionError(
+            "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
+        )
+    if drive.monitor_mode is not None and monitor is not None and drive.monitor_mode != monitor.mode:
+        raise DescriptionError(
+            f"the schedule takes {monitor.name} for a number to {drive.monitor_mode}imise, the monitor for one "
+            f'to {monitor.mode}imise; give ReduceLROnPlateau mode="{monitor.mode}".'
+        )
+
+
+def _require_number(name: str, known: Sequence[str]) -> None:
     """That an evaluation will have this number: a set's loss, a metric, or a part of one ("valid/scores/f1")."""
-    parts = ("loss", *metrics)
-    if not any(name == f"{prefix}/{part}" or name.startswith(f"{prefix}/{part}/") for prefix in sets for part in parts):
-        known = ", ".join(f"{prefix}/{part}" for prefix in sets for part in parts)
-        raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {known}.")
+    if not any(name == number or name.startswith(f"{number}/") for number in known):
+        raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.")

@@ -45,6 +45,18 @@ def test_a_run_is_shown(tmp_path: Path) -> None:
     assert best == ["best: valid/accuracy 0.5900 at step 360"]
 
 
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        ({"file": "/home/me/my.py", "function": "build", "options": []}, "/home/me/my.py"),
+        ({"file": "/home/me/my.py", "function": "make"}, "/home/me/my.py:make"),
+        ({"file": None, "function": "build"}, "the built-in recipe"),
+    ],
+)
+def test_what_built_a_run_is_shown(tmp_path: Path, script: object, shown: str) -> None:
+    assert f"\nscript    {shown}\n" in render(told.run_folder(tmp_path / "run", epochs=1, script=script))
+
+
 def test_of_many_evaluations_the_last_are_shown(tmp_path: Path) -> None:
     text = render(told.run_folder(tmp_path / "long", epochs=14, monitor="valid/loss", monitor_mode="max"))
     assert "\n\nthe last 10 of 14 evaluations\nepoch   step  valid/loss" in text

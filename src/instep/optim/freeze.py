@@ -11,6 +11,7 @@ a dictionary of what `requires_grad` was before. Neither shows in a state_dict, 
 import copy
 import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +123,18 @@ def frozen(model: nn.Module) -> Frozen:
         frozen_count=frozen_count,
         trainable_count=sum(slot.parameter.numel() for slot in slots.values()) - frozen_count,
     )
+
+
+def frozen_wishes(model: nn.Module) -> Callable[[], None]:
+    """A way back to the modes that frozen modules will have once they are unfrozen; what `train()` tells them since is lost."""
+    holds = [hold for module in model.modules() if isinstance(hold := module.__dict__.get("train"), _Hold)]
+    wishes = [hold.wants for hold in holds]
+
+    def put_back() -> None:
+        for hold, wants in zip(holds, wishes, strict=True):
+            hold.wants = wants
+
+    return put_back
 
 
 def is_frozen(module: nn.Module) -> bool:

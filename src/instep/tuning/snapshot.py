@@ -1,55 +1,46 @@
 """A snapshot: try something with a model and its optimizer, then find everything as it was.
 
-Owns what "everything" is: parameters, buffers, gradients, modes, the optimizer's state and options, the global generators.
-It costs one copy of that state.
+Used by every finder. What is put back is kept in `kept`; the global generators are borrowed. It costs one copy of the state.
 """
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
+from instep.tuning.kept import Kept
 
 
 @contextmanager
-def untouched(model: nn.Module, optimizer: Optimizer) -> Iterator[None]:
-    """Whatever happens inside, also an exception, leaves no trace in the model, the optimizer and the generators."""
-    tensors = [*model.parameters(), *model.buffers()]
-    values = [tensor.detach().clone() for tensor in tensors]
-    gradients = [None if p.grad is None else p.grad.detach().clone() for p in model.parameters()]
-    modes = [(module, module.training) for module in model.modules()]
-    state = {parameter: copy.deepcopy(entry) for parameter, entry in optimizer.state.items()}
-    options = [
-        {name: copy.deepcopy(option) for name, option in group.items() if name != "params"} for group in optimizer.param_groups
-    ]
-    device = tensors[0].device if tensors else None
-    with keys.borrowed(device):
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for tensor, value in zip(tensors, values, strict=True):
-                    tensor.copy_(value)
-            _put_back_gradients(model, gradients)
-            for module, mode in modes:
-                module.training = mode
-            _put_back_optimizer(optimizer, state, options)
+def untouched(model: nn.Module, optimizer: Optimizer, *others: Any, on_host: bool = False) -> Iterator[Kept]:
+    """Whatever happens inside, also an exception or a Ctrl-C, leaves no trace. Gives what is kept meanwhile.
 
+    Put back are parameters, buffers, gradients, modes and other attributes of the modules, the optimizer's state and options, and
+    the global generators. `others` are whatever else is touched: more models and optimizers, a GradScaler, a schedule's drive, or
+    anything with `state_dict()` and `load_state_dict()`. `on_host` keeps the copy in the host's memory, not in the device's.
 
-def _put_back_gradients(model: nn.Module, gradients: list[Tensor | None]) -> None:
-    for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-        parameter.grad = gradient
-
-
-def _put_back_optimizer(optimizer: Optimizer, state: dict[Any, Any], options: list[dict[str, Any]]) -> None:
-    optimizer.state.clear()
-    optimizer.state.update(state)
-    for group, kept in zip(optimizer.param_groups, options, strict=True):
-        for name in [name for name in group if name != "params" and name not in kept]:
-            del group[name]
-        group.update(kept)
+    >>> import torch
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> before = model.weight.clone()
+    >>> with untouched(model, optimizer) as kept:
+    ...     model.weight.sum().backward()
+    ...     optimizer.step()
+    >>> torch.equal(model.weight, before), model.weight.grad
+    (True, None)
+    """
+    kept = Kept(model, optimizer, *others, on_host=on_host)
+    numpy_state = np.random.get_state()
+    first = next(model.parameters(), None)
+    try:
+        with keys.borrowed(None if first is None else first.device):
+            try:
+                yield kept
+            finally:
+                kept.put_back()
+    finally:
+        np.random.set_state(numpy_state)  # with the second half of a pair of normal draws, which a borrowed generator loses

@@ -1,0 +1,138 @@
+"""The examiner: looks at the models of a run, the raw weights and their average, and gives numbers by name.
+
+How one pass over a data set goes is in `evaluate`; here is what is looked at: each objective, in the modes that optimizers want
+for it, with batch norm statistics that fit the averaged weights.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from instep import keys
+from instep.computing import Computing
+from instep.data.loader import Loader
+from instep.data.source import Source
+from instep.errors import DescriptionError, ObjectiveError
+from instep.evaluate import evaluate, forward, predict
+from instep.metrics import Metric
+from instep.modes import Modes
+from instep.objective import Objective
+from instep.optim.average import Average
+from instep.sizes import Sizes
+
+MOST_BATCHES = 32  # of training data, to take statistics of
+FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
+
+
+class Examiner:
+    """Evaluates and predicts; leaves model, average and generators as they were."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        computing: Computing,
+        objectives: Mapping[str, Objective],
+        metrics: Mapping[str, Metric],
+        *,
+        modes: Modes,
+        average: Average | None,
+        train: Source,
+        sizes: Sizes,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self._model = model
+        self._computing = computing
+        self._objectives = {name: computing.around(objective) for name, objective in objectives.items()}
+        self._metrics = metrics
+        self._modes = modes
+        self._average = average
+        self._train = train
+        self._size = max(sizes.pieces(min(sizes.batch_size, sizes.samples)))  # batches as large as the largest micro-batch
+        self._seed = seed
+        self._device = device
+
+    @property
+    def parts(self) -> list[str]:
+        """What an evaluation says of each data set: "loss", "accuracy", "d/loss", "ema/loss"."""
+        own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
+        return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
+
+    def loader(self, source: Source) -> Loader:
+        """Data to look at, in its own order."""
+        return Loader(source, batch_size=self._size, seed=keys.for_evaluation(self._seed), device=self._device, shuffle=False)
+
+    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
+        """All numbers of all data sets."""
+        found: dict[str, float] = {}
+        with self._computing.algorithms():
+            with self._modes.evaluating():
+                for name, loader in loaders.items():
+                    found |= self._of_one(f"{name}/", loader, self._model, self._computing.model)
+            if self._average is not None:
+                with self._averaged(self._average) as module:
+                    for name, loader in loaders.items():
+                        found |= self._of_one(f"{name}/ema/", loader, module, module)
+        return found
+
+    def predict(self, loader: Loader) -> Any:
+        """The outputs of the raw weights."""
+        if type(self._model) is nn.ModuleDict:
+            raise DescriptionError(
+                "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
+            )
+        with self._computing.algorithms(), self._modes.evaluating():
+            return predict(
+                self._model,
+                loader,
+                seed=self._seed,
+                device=self._device,
+                call=self._computing.around(lambda _, batch: forward(self._computing.model, batch)),
+            )
+
+    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
+        several = len(self._objectives) > 1
+        found: dict[str, float] = {}
+        for name, objective in self._objectives.items():
+            numbers = evaluate(
+                model,
+                loader,
+                objective,
+                self._metrics,
+                seed=self._seed,
+                device=self._device,
+                called=called,
+                output_needed=not several,
+            )
+            found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
+        if several and self._metrics and len(found) == len(self._objectives):
+            raise ObjectiveError(
+                "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
+            )
+        return found
+
+    @contextmanager
+    def _averaged(self, average: Average) -> Iterator[nn.Module]:
+        """The averaged model; its batch norm statistics are taken anew while the first weights still count."""
+        if average.decay**average.count < FADED:
+            yield average.module
+            return
+        with average.recomputed(self._training_batches(), self._run_once) as module:
+            yield module
+
+    def _training_batches(self) -> Iterator[Any]:
+        """The same ones every time, shuffled, none smaller than the others."""
+        seed = keys.for_evaluation(self._seed)
+        loader = Loader(self._train, batch_size=self._size, seed=seed, device=self._device, shuffle=True, drop_last=True)
+        with keys.borrowed(self._device):
+            for batch in itertools.islice(loader.batches(epoch=0), MOST_BATCHES):
+                keys.seed_all(keys.for_evaluation(self._seed, batch.index), self._device)
+                yield batch.data
+
+    def _run_once(self, module: nn.Module, batch: Any) -> None:
+        for objective in self._objectives.values():
+            objective(module, batch)

@@ -1,0 +1,179 @@
+"""The line-up: who plays in a run: one optimizer with one objective, or several by name. What does not fit is said here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from instep import keys
+from instep.computing import Computing
+from instep.errors import DescriptionError
+from instep.modes import Modes
+from instep.objective import LossFunction, Objective
+from instep.optim.average import Average
+from instep.player import Player
+from instep.schedules import drive
+from instep.sizes import Sizes, require_whole
+from instep.sums import OnNonFinite
+from instep.update import UpdateCycle
+from instep.wiring import MakeOptimizer, objective_for, optimizer_for
+
+Optimizers = Optimizer | MakeOptimizer | Mapping[str, Optimizer | MakeOptimizer]
+Objectives = Objective | Mapping[str, Objective] | None
+
+
+def as_module(model: nn.Module | Mapping[str, nn.Module]) -> nn.Module:
+    """What was passed as `model=`, as one module; several are held by name."""
+    if isinstance(model, nn.Module):
+        return model
+    if not isinstance(model, Mapping):
+        raise DescriptionError(f"model is a {type(model).__name__}; pass a torch.nn.Module, or several by name.")
+    if not model:
+        raise DescriptionError('model={} holds no model; pass for example {"g": G, "d": D}.')
+    for name, part in model.items():
+        if not isinstance(part, nn.Module):
+            raise DescriptionError(f"model[{name!r}] is a {type(part).__name__}; pass a torch.nn.Module.")
+    try:
+        return nn.ModuleDict(model)
+    except (KeyError, TypeError) as error:
+        raise DescriptionError(f"model= has a name that cannot be used: {error.args[0]}; use another one.") from None
+
+
+def objectives_for(loss: LossFunction | None, objective: Objectives) -> dict[str, Objective]:
+    """The objectives in the order in which they play; that of a plain run has the name ""."""
+    if not isinstance(objective, Mapping):
+        return {"": objective_for(loss, objective)}
+    if loss is not None:
+        raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
+    if not objective:
+        raise DescriptionError('objective={} holds no objective; pass for example {"d": f, "g": g}.')
+    for name in objective:
+        if not isinstance(name, str) or not name or "/" in name or name == "ema":
+            raise DescriptionError(f'objective= has the name {name!r}; use a word without "/", other than "ema".')
+    return {name: objective_for(None, one) for name, one in objective.items()}
+
+
+def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) -> dict[str, Optimizer]:
+    """The optimizer of each objective."""
+    if names == [""]:
+        if isinstance(optimizer, Mapping):
+            raise DescriptionError(
+                f"optimizer= has the names {_listed(optimizer)}, and objective= has none; pass an objective for each name, "
+                "or one optimizer."
+            )
+        return {"": optimizer_for(optimizer, model)}
+    if not isinstance(optimizer, Mapping):
+        raise DescriptionError(f"objective= has the names {_listed(names)}; pass an optimizer for each: optimizer={{…}}.")
+    if set(optimizer) != set(names):
+        raise DescriptionError(
+            f"objective= has the names {_listed(names)}, optimizer= has {_listed(optimizer)}; they must be the same ones."
+        )
+    return {name: _optimizer(name, optimizer[name], model) for name in names}
+
+
+def players_for(
+    model: nn.Module,
+    computing: Computing,
+    optimizers: Mapping[str, Optimizer],
+    objectives: Mapping[str, Objective],
+    *,
+    sizes: Sizes,
+    schedule: Any,
+    every: Mapping[str, int] | None,
+    options: Mapping[str, Any],
+    on_nonfinite: OnNonFinite,
+    seed: int,
+    device: torch.device,
+) -> tuple[Player, ...]:
+    """The players, in the order in which they play. `options` are those of their update cycles: one for all, or by name."""
+    names = list(objectives)
+    turns = _turns(every, names)
+    schedules = _by_name("schedule", schedule, names)
+    of_cycles = {option: _by_name(option, value, names) for option, value in options.items()}
+    seed_torch = keys.torch_seeder(device)
+    players = []
+    for index, name in enumerate(names):
+        scaler = computing.scaler()
+        own = {option: values[name] for option, values in of_cycles.items() if values[name] is not None}
+        players.append(
+            Player(
+                name,
+                objective=computing.around(objectives[name]),
+                cycle=UpdateCycle(optimizers[name], model=computing.model, on_nonfinite=on_nonfinite, scaler=scaler, **own),
+                drive=drive(
+                    schedules[name],
+                    optimizers[name],
+                    total_steps=max(1, sizes.total_steps // turns[name]),
+                    epochs=sizes.epochs_begun,
+                ),
+                scaler=scaler,
+                every=turns[name],
+                index=index,
+                seed=seed,
+                seed_torch=seed_torch,
+            )
+        )
+    if len(players) > 1:
+        for player in players:
+            player.play_beside_others(model)
+    return tuple(players)
+
+
+def average_for(model: nn.Module, decay: float | None, modes: Modes) -> Average | None:
+    """The average that was asked for with `ema=`."""
+    if decay is None:
+        return None
+    if modes.any:
+        raise DescriptionError(f"ema={decay} averages weights that the optimizer averages by itself; leave ema out.")
+    try:
+        return Average(model, decay)
+    except DescriptionError as error:
+        raise DescriptionError(f"ema={decay!r}: {error}") from error
+
+
+def _optimizer(name: str, optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Optimizer:
+    """One that is a function of the parameters gets those of the model with its name."""
+    if isinstance(optimizer, Optimizer) or not callable(optimizer):
+        return optimizer_for(optimizer, model)
+    if not isinstance(model, nn.ModuleDict) or name not in model:
+        raise DescriptionError(
+            f"optimizer[{name!r}] is a function of the parameters, and there is no model {name!r} whose parameters are meant; "
+            "pass an optimizer."
+        )
+    return optimizer_for(optimizer, model[name])
+
+
+def _turns(every: Mapping[str, int] | None, names: list[str]) -> dict[str, int]:
+    if every is None:
+        return dict.fromkeys(names, 1)
+    if not isinstance(every, Mapping) or names == [""]:
+        raise DescriptionError(f'every={every!r} is for several objectives by name, like every={{"g": 5}}; leave it out.')
+    _require_known("every", every, names)
+    for name, count in every.items():
+        require_whole(f"every[{name!r}]", count, least=1)
+        if count is None:
+            raise DescriptionError(f"every[{name!r}]=None must be a whole number, 1 or more.")
+    turns = {name: every.get(name, 1) for name in names}
+    if min(turns.values()) > 1:
+        raise DescriptionError(f"every={dict(every)} leaves updates in which nobody plays; let one objective play in each.")
+    return turns
+
+
+def _by_name(option: str, value: Any, names: list[str]) -> dict[str, Any]:
+    """One value for all, or one by name, None where a name is left out. In a plain run a mapping is the value itself."""
+    if names == [""] or not isinstance(value, Mapping):
+        return dict.fromkeys(names, value)
+    _require_known(option, value, names)
+    return {name: value.get(name) for name in names}
+
+
+def _require_known(option: str, value: Mapping[str, Any], names: list[str]) -> None:
+    strange = [name for name in value if name not in names]
+    if strange:
+        raise DescriptionError(f"{option}= has the name {strange[0]!r}, which no objective has; there are {_listed(names)}.")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,50 @@
+"""The checkpoints of a run, listed."""
+
+import os
+from pathlib import Path
+
+import told
+from instep.report.checkpoints import find_checkpoints, lines
+from instep.report.show import render
+
+NOW_S = told.CREATED.timestamp()
+
+
+def shelf(run: Path, sizes: dict[int, int], *, best: str) -> Path:
+    folder = run / "checkpoints"
+    for step, length in sizes.items():
+        path = folder / f"step-{step:08d}"
+        path.mkdir(parents=True)
+        (path / "model.safetensors").write_bytes(bytes(length))
+        os.utime(path / "model.safetensors", (NOW_S - 7200, NOW_S - 7200))
+    (folder / "BEST").write_text(best)
+    return folder
+
+
+def test_they_are_listed_with_their_size_and_what_they_are(tmp_path: Path) -> None:
+    folder = shelf(tmp_path, {1200: 2_500_000, 240: 1000, 36: 10}, best="step-00000240\n")
+    for odd in (".writing-step-00000300-12", ".gone-step-00000100-ab", "step-12", "notes"):
+        (folder / odd).mkdir()
+    (folder / "step-00000099").write_text("a file")
+    assert lines(find_checkpoints(tmp_path), NOW_S) == [
+        "checkpoint     size  age",
+        "        36     10 B  2 h",
+        "       240  1.00 kB  2 h  best",
+        "     1,200  2.50 MB  2 h  latest",
+    ]
+
+
+def test_the_latest_can_be_the_best_and_a_label_can_be_wrong(tmp_path: Path) -> None:
+    folder = shelf(tmp_path, {36: 10}, best="step-00000036")
+    assert lines(find_checkpoints(tmp_path), NOW_S)[1].endswith("best, latest")
+    for text in ("", "step-00000099", "../../etc", "\xff"):
+        (folder / "BEST").write_text(text, encoding="latin1")
+        assert [(one.is_best, one.is_latest) for one in find_checkpoints(tmp_path)] == [(False, True)]
+
+
+def test_a_run_without_any_is_shown_without_them(tmp_path: Path) -> None:
+    assert find_checkpoints(tmp_path) == []
+    run = told.run_folder(tmp_path / "run", epochs=1)
+    assert "checkpoint" not in render(run)
+    shelf(run, {36: 10}, best="")
+    assert render(run, now_s=NOW_S).endswith("\n\ncheckpoint  size  age\n        36  10 B  2 h  latest")
