@@ -1,5 +1,7 @@
 """How a run computes: precision, compiling, memory format, deterministic algorithms."""
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +107,33 @@ def test_fp16_skips_an_update_that_overflows_and_goes_on() -> None:
     state = trainer._captured().state["players"][0]
     assert state["made"] == 24 - len(skipped)
     assert state["scaler"]["scale"] == 65536.0 / 2 ** len(skipped)
+
+
+def test_the_scale_goes_on_after_a_resume(tmp_path: Path) -> None:
+    def trainer(folder: Path) -> Trainer:
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+        objective = functools.partial(scaled, 1000)
+        return make(
+            model, loss=None, objective=objective, optimizer=optimizer, precision="fp16", update_cycle=2, epochs=6, folder=folder
+        )
+
+    whole = trainer(tmp_path / "whole")
+    skipped = [update.skipped for update in whole.updates()]
+    first = []
+    for update in trainer(tmp_path / "stopped").updates():
+        first.append(update.skipped)
+        if update.step == 1:
+            break
+    again = trainer(tmp_path / "stopped")
+    assert first + [update.skipped for update in again.updates()] == skipped
+    assert skipped[1:3] == [True, True]  # it was still coming down
+    assert not skipped[-1]
+    assert torch.equal(weights(whole.model), weights(again.model))
+
+
+def scaled(factor: float, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    return F.cross_entropy(model(batch[0]), batch[1]) * factor
 
 
 def test_fp16_with_lbfgs_is_refused() -> None:

@@ -67,9 +67,14 @@ def test_a_skipped_update_is_not_averaged() -> None:
 
 def test_it_is_monitored_kept_and_loaded(tmp_path: Path) -> None:
     for folder in (tmp_path / "run", None):
-        trainer = make(ema=0.8, folder=folder, monitor="valid/ema/loss", restore_best=True, evaluate_every=2, epochs=4)
+        model = net()
+        destroying = torch.optim.SGD(model.parameters(), lr=30.0)
+        trainer = make(
+            model, optimizer=destroying, ema=0.8, folder=folder, monitor="valid/ema/loss", restore_best=True, evaluate_every=2
+        )
         history = trainer.fit()
         assert history.best is not None
+        assert history.best["step"] < 8
         assert trainer.evaluate()["valid/ema/loss"] == pytest.approx(history.best["valid/ema/loss"], rel=1e-6)
     latest = tmp_path / "run" / "checkpoints" / (tmp_path / "run" / "checkpoints" / "LATEST").read_text().strip()
     assert "ema.safetensors" in json.loads((latest / "MANIFEST.json").read_text())["files"]
@@ -93,6 +98,19 @@ def test_batch_norm_statistics_of_a_young_average_are_recomputed() -> None:
     assert found["valid/loss"] > 1.5 * expected
     for name, buffer in trainer.average.module.named_buffers():
         assert torch.equal(buffer, statistics[name]), name
+
+
+def test_statistics_are_of_what_training_gets() -> None:
+    """A transform of batches comes before the batch norms, also when their statistics are taken anew."""
+
+    def shifted(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return batch[0] + 5, batch[1]
+
+    by_transform = make(net(norm=True), ema=0.99, batch_transform=shifted, valid_batch_transform=shifted)
+    before = make(net(norm=True), ema=0.99, train=(X + 5, Y), valid=(X[:9] + 5, Y[:9]))
+    by_transform.fit()
+    before.fit()
+    assert by_transform.evaluate() == before.evaluate()
 
 
 def test_an_old_average_keeps_its_own_statistics(monkeypatch: pytest.MonkeyPatch) -> None:

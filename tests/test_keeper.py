@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,14 +18,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import OneCycle, Trainer
-from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss
+from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss, UpdateError
 from instep.schedules import Step
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
 
 
-def make(folder: Path, model: nn.Module | None = None, lr: float = 0.1, **changes: Any) -> Trainer:
+def make(folder: Path | None, model: nn.Module | None = None, lr: float = 0.1, **changes: Any) -> Trainer:
     model = TASKS[0].build(0, torch.float32) if model is None else model
     arguments: dict[str, Any] = {
         "loss": F.cross_entropy,
@@ -132,7 +133,8 @@ class Wider(nn.Module):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"batch_size": 20}, r"settings\.batch_size: 10 -> 20(.|\n)*allow_changes=\('batch_size',\)"),
+        ({"batch_size": 20}, r"settings\.batch_size: 10 -> 20(.|\n)*move this one away to start again\."),
+        ({"clip_norm": 1.0}, r"settings\.clip_norm: nothing -> 1\.0(.|\n)*or pass allow_changes=\('clip_norm',\)"),
         (
             {"lr": 0.2},
             r"optimizer\.groups\.0\.lr: 0\.1 -> 0\.2(.|\n)*allow_changes=\('lr', 'initial_lr',\)|optimizer.*0\.1 -> 0\.2",
@@ -162,6 +164,157 @@ def test_a_change_may_be_allowed(run: Path) -> None:
     stop_at(make(run), 5)
     trainer = make(run, lr=0.02, allow_changes=("lr",))
     assert {update.lr for update in trainer.updates()} == {0.02}
+
+
+def test_an_allowed_change_survives_a_kill(run: Path) -> None:
+    """Killed before the next checkpoint, the run must not fall back to the old value."""
+    stop_at(make(run), 5)
+    loop = make(run, lr=0.02, allow_changes=("lr",), checkpoint_every=None).updates()
+    next(loop)
+    killed = run.with_name("killed")
+    shutil.copytree(run, killed)  # what a kill would leave at this moment
+    loop.close()
+    assert {update.lr for update in make(killed, lr=0.02, checkpoint_every=None).updates()} == {0.02}
+
+
+def test_a_start_that_a_schedule_keeps_may_change_with_lr(run: Path) -> None:
+    stop_at(make(run, schedule=Step(every=100)), 5)
+    trainer = make(run, lr=0.02, schedule=Step(every=100), allow_changes="lr")
+    assert {update.lr for update in trainer.updates()} == {0.02}
+
+
+def test_patience_may_be_raised(run: Path) -> None:
+    make(run, lr=5.0, patience=1, evaluate_every=1).fit()
+    more = make(run, lr=5.0, patience=50, evaluate_every=1, allow_changes=("patience",))
+    assert list(more.updates())
+
+
+def test_what_a_loop_of_ones_own_changed_goes_on(run: Path) -> None:
+    """Unfrozen and put into eval mode by hand in the middle of a run."""
+
+    def trainer(folder: Path) -> Trainer:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(FEATURES, 4), nn.Dropout(0.5), nn.Linear(4, CLASSES))
+        model[0].requires_grad_(False)
+        return make(folder, model=model)
+
+    def loop(trainer: Trainer, stop: int) -> None:
+        for update in trainer.updates():
+            if update.step == 3:
+                trainer.model[0].requires_grad_(True)
+                trainer.model[1].eval()
+            if update.step == stop:
+                break
+
+    whole = trainer(run.with_name("whole"))
+    loop(whole, 99)
+    loop(trainer(run), 6)
+    again = trainer(run)
+    loop(again, 99)
+    assert torch.equal(weights(whole), weights(again))
+
+
+def test_what_is_trained_beside_the_model_goes_on(run: Path) -> None:
+    """A temperature in the optimizer, and an objective with a state of its own."""
+
+    class Counting(nn.Module):
+        seen: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+            self.temperature = nn.Parameter(torch.tensor(1.0))
+
+        def forward(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+            self.seen += 1
+            return F.cross_entropy(model(batch[0]) * self.temperature * (1 + self.seen / 10), batch[1])
+
+    def trainer(folder: Path) -> tuple[Trainer, Counting]:
+        objective, model = Counting(), TASKS[0].build(0, torch.float32)
+        optimizer = torch.optim.SGD([*model.parameters(), *objective.parameters()], lr=0.1, momentum=0.9)
+        return make(folder, model=model, optimizer=optimizer, loss=None, objective=objective, valid=None), objective
+
+    whole, expected = trainer(run.with_name("whole"))
+    whole.fit()
+    stop_at(trainer(run)[0], 6)
+    again, objective = trainer(run)
+    again.fit()
+    assert objective.temperature.item() == expected.temperature.item() != 1.0
+    assert torch.equal(weights(whole), weights(again))
+
+
+class Failing(nn.Module):
+    """Ctrl-C in the middle of a forward."""
+
+    def __init__(self, fail_at: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.Linear(4, CLASSES))
+        self.fail_at = fail_at
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.inner(x)
+        if self.training:
+            self.fail_at -= 1
+            if self.fail_at == 0:
+                raise KeyboardInterrupt
+        return output
+
+
+def test_a_trainer_torn_out_of_an_update_goes_back_to_its_checkpoint(run: Path) -> None:
+    torn = make(run, model=Failing(7))
+    with pytest.raises(KeyboardInterrupt):
+        list(torn.updates())
+    assert json.loads((run / "run.json").read_text())["status"]["state"] == "interrupted"
+    torn.fit()
+    whole = make(run.with_name("whole"), model=Failing(0))
+    whole.fit()
+    assert torch.equal(weights(torn), weights(whole))
+    assert torn.history.to_dicts(clock=False) == whole.history.to_dicts(clock=False)
+    alone = make(None, model=Failing(7))
+    with pytest.raises(KeyboardInterrupt):
+        list(alone.updates())
+    with pytest.raises(UpdateError, match="stopped in the middle of an update, and there is no checkpoint to go on from"):
+        alone.fit()
+
+
+def test_a_folder_without_its_description_is_left_alone(run: Path) -> None:
+    stop_at(make(run), 5)
+    (run / "run.json").unlink()
+    with pytest.raises(FolderError, match=r"holds the checkpoints or the history of a run, but no run\.json"):
+        make(run).fit()
+    assert steps(run)
+
+
+def test_a_damaged_line_in_the_middle_of_the_history_is_said(run: Path) -> None:
+    stop_at(make(run, log_every=1), 5)
+    lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    (run / "history.jsonl").write_text("".join([lines[0], "{broken\n", *lines[2:]]))
+    with pytest.raises(FolderError, match="Mend the file, or start again in another folder"):
+        make(run, log_every=1).fit()
+
+
+GENERATOR = """
+import sys, torch
+from torch import nn
+from instep import Trainer
+model = nn.Linear(2, 2)
+trainer = Trainer(model, loss=nn.functional.cross_entropy, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                  train=(torch.randn(50, 2), torch.zeros(50, dtype=torch.long)), batch_size=5, epochs=3, progress=False,
+                  folder=sys.argv[1])
+loop = trainer.updates()
+for update in loop:
+    if update.step == 7:
+        break
+print("end of script")
+"""
+
+
+def test_a_script_that_keeps_the_loop_ends(run: Path) -> None:
+    """The generator is closed while the interpreter shuts down, when no thread can be started any more."""
+    command = [sys.executable, "-c", GENERATOR, str(run)]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "end of script\n"
+    assert steps(run)[-1] == 8
 
 
 def test_a_run_may_be_made_longer_where_the_schedule_does_not_mind(run: Path) -> None:
@@ -287,6 +440,30 @@ def test_a_full_disk_stops_the_run_or_not_as_asked(tmp_path: Path, reaction: Any
         assert kept
         assert kept[-1] < 12
         trainer.load(kept[-1])  # those that were written are whole
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_disk_full_to_the_last_byte_neither_stops_the_run_nor_keeps_the_folder(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", disk], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        trainer = make(disk / "run", log_every=1, on_checkpoint_error="continue")
+        for update in trainer.updates():
+            if update.step == 4:
+                with pytest.raises(OSError, match="No space left"), (disk / "filler").open("wb", buffering=0) as filler:
+                    while filler.write(bytes(4096)) == 4096:
+                        pass
+                    raise OSError("No space left")
+        assert trainer.step == 12
+        (disk / "filler").unlink()
+        again = make(disk / "run", log_every=1, on_checkpoint_error="continue")
+        again.fit()  # from the checkpoint at step 4; nobody holds the folder
+        assert torch.equal(weights(again), weights(trainer))
+        assert again.history.to_dicts(clock=False) == trainer.history.to_dicts(clock=False)
     finally:
         subprocess.run(["umount", disk], check=True)
 

@@ -17,7 +17,7 @@ def restore_passing_buffers(model: nn.Module, state: Mapping[str, Tensor]) -> No
         owner, _, last = name.rpartition(".")
         module = model.get_submodule(owner)
         now = module._buffers.get(last)
-        if now is not None and now.shape == value.shape and now.dtype == value.dtype:
+        if now is not None and now.shape == value.shape and now.dtype == value.dtype and now.is_contiguous():
             with torch.no_grad():
                 now.copy_(value)
         else:

@@ -5,6 +5,7 @@ from typing import Any
 
 from instep.errors import DescriptionError, InstepError
 from instep.schedules import Schedule
+from instep.schedules.scheduler import required_parameters
 
 # What decides the result and must be the same, and what only has to be said.
 COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
@@ -23,14 +24,17 @@ def require_same(
     lengths = [change for change in found if _short(change[0]) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
     excused = {*allowed, *(LENGTHS if longer_is_fine and grows else ())}
+    fixed = ("batch_size", "drop_last", "model") if before.get("steps_per_epoch") != now.get("steps_per_epoch") else ("model",)
+    excused -= set(fixed)  # the place of the next batch, and what is restored into, would not be what they were
     wrong = [change for change in found if not _is_allowed(change[0], excused)]
     if wrong:
-        names = ", ".join(repr(name) for name in dict.fromkeys(_short(where) for where, _, _ in wrong))
+        names = ", ".join(repr(name) for name in dict.fromkeys(_short(where) for where, _, _ in wrong) if name not in fixed)
+        advice = f", or pass allow_changes=({names},)" if names else ""
         rows = "\n".join(f"  {where}: {_shown(old)} -> {_shown(new)}" for where, old, new in wrong[:20])
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         raise DescriptionError(
             f"{folder} holds a run with another description (before -> now):\n{rows}{more}\n"
-            f"Use another folder, start again (fresh), or pass allow_changes=({names},).{_about_lengths(lengths, grows)}"
+            f"Use another folder, move this one away to start again{advice}.{_about_lengths(lengths, grows)}"
         )
     noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
@@ -49,7 +53,8 @@ def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
 
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:
-    """A name allows a change of that name anywhere: "lr" the one of every group, "data" all of the data."""
+    """A name allows a change of that name anywhere: "lr" the one of every group and its start, "data" all of the data."""
+    allowed = {*allowed, "initial_lr"} if "lr" in allowed else allowed
     return any(part in allowed for part in where.split(".")) or where in allowed
 
 
@@ -80,7 +85,8 @@ def ignores_length(schedule: Any, before: int, now: int) -> bool:
     if schedule is None:
         return True
     if not isinstance(schedule, Schedule):
-        return False  # what a function builds with total_steps cannot be seen from outside
+        # A function of position alone does; what a function builds with total_steps cannot be seen from outside.
+        return callable(schedule) and required_parameters(schedule) == 1
     try:
         old, new = schedule.curve(max(before, 1), 1.0), schedule.curve(max(now, 1), 1.0)
     except InstepError:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep.data.source import Position, Source
+from instep.data.stream import Stream
 from instep.data.structure import columns
 from instep.device import Placed
 from instep.optim.fused import fused_advice
@@ -36,8 +37,8 @@ class Description:
     optimizers: Mapping[str, Optimizer]  # by the name of its objective; in a plain run one with the name ""
     settings: Mapping[str, Any]  # the other arguments of the Trainer, as given
     placed: Placed
-    train: Source
-    valid: Mapping[str, Source]
+    train: Source | Stream
+    valid: Mapping[str, Source | Stream]
     steps_per_epoch: int
     total_steps: int
     pieces: tuple[int, ...]  # the sizes of the micro-batches of a full batch
@@ -54,8 +55,8 @@ def plan_of(description: Description) -> Plan:
         ("model", _model_line(description.model)),
         ("memory", _memory_line(description.model, description.optimizers.values())),
         ("device", f"{description.placed.device} ({description.placed.reason})"),
-        ("train", f"{len(description.train):,} samples"),
-        *((name, f"{len(source):,} samples") for name, source in description.valid.items()),
+        ("train", _samples_line(description.train)),
+        *((name, _samples_line(source)) for name, source in description.valid.items()),
         ("batch", _batch_line(description)),
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
         *_optimizer_rows(description),
@@ -177,14 +178,25 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
-def fingerprint(source: Source) -> dict[str, Any]:
-    """What data can be told apart by: its length, its structure, and a hash of 64 samples at fixed places."""
+def fingerprint(source: Source | Stream) -> dict[str, Any]:
+    """What data can be told apart by: its length, its structure, and a hash of 64 samples at fixed places.
+
+    Of an iterable only what it says of itself: reading it would use it up.
+    """
+    if isinstance(source, Stream):
+        return {"samples": source.length, "iterable": type(source.dataset).__name__}
     n = len(source)
     places = torch.linspace(0, n - 1, min(n, 64), dtype=torch.float64).round().long()
     batch = source.fetch(places, Position(seed=0, epoch=0, place=0))
     found = list(columns(batch))
     shapes = [f"{c.dtype}{tuple(c.shape[1:])}" if isinstance(c, Tensor) else "list" for c in found]
     return {"samples": n, "columns": shapes, "hash": _digest(found)}
+
+
+def _samples_line(source: Source | Stream) -> str:
+    if not isinstance(source, Stream):
+        return f"{len(source):,} samples"
+    return "an iterable" if source.length is None else f"an iterable of {source.length:,} samples"
 
 
 def optimizer_line(optimizer: Optimizer) -> str:

@@ -4,10 +4,13 @@ InstepError                 everything that Instep raises on purpose
 ├── DescriptionError        what was passed in does not make sense (also a ValueError)
 ├── ObjectiveError          what a loss or objective returned cannot be trained on
 ├── DataError               a sample or a batch cannot be loaded
-├── UpdateError             an update cycle was used out of order
+├── UpdateError             an update cycle or a Trainer was used out of order
 ├── NonFiniteLoss           a loss is inf or nan
-└── CheckpointError         a checkpoint cannot be kept, written or read
+├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
+├── FolderError             a run folder cannot be made, written or read, or is in use
+└── CheckpointError         a checkpoint cannot be written, or is damaged
 
+Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole update (a KeyboardInterrupt)
 Notice                      a warning: something the user should know once, nothing is wrong with the run
 """
 

@@ -14,8 +14,9 @@ from torch import nn
 
 from instep import keys
 from instep.computing import Computing
+from instep.data.feed import Feed
 from instep.data.loader import Loader
-from instep.data.source import Source
+from instep.data.stream import Stream
 from instep.errors import DescriptionError, ObjectiveError
 from instep.evaluate import evaluate, forward, predict
 from instep.metrics import Metric
@@ -40,7 +41,7 @@ class Examiner:
         *,
         modes: Modes,
         average: Average | None,
-        train: Source,
+        feed: Feed,
         sizes: Sizes,
         seed: int,
         device: torch.device,
@@ -51,7 +52,7 @@ class Examiner:
         self._metrics = metrics
         self._modes = modes
         self._average = average
-        self._train = train
+        self._feed = feed
         self._size = max(sizes.pieces(min(sizes.batch_size, sizes.samples)))  # batches as large as the largest micro-batch
         self._seed = seed
         self._device = device
@@ -62,9 +63,13 @@ class Examiner:
         own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
         return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
 
-    def loader(self, source: Source) -> Loader:
-        """Data to look at, in its own order."""
-        return Loader(source, batch_size=self._size, seed=keys.for_evaluation(self._seed), device=self._device, shuffle=False)
+    def loader(self, data: Any) -> Loader:
+        """Data that somebody passed, to look at in its own order."""
+        return self._feed.loader_for(data, batch_size=self._size, device=self._device)
+
+    def valid_loaders(self) -> dict[str, Loader]:
+        """The validation data, by the names of its sets."""
+        return self._feed.valid_loaders(batch_size=self._size, device=self._device)
 
     def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
         """All numbers of all data sets."""
@@ -118,16 +123,15 @@ class Examiner:
     @contextmanager
     def _averaged(self, average: Average) -> Iterator[nn.Module]:
         """The averaged model; its batch norm statistics are taken anew while the first weights still count."""
-        if average.decay**average.count < FADED:
+        if average.decay**average.count < FADED or isinstance(self._feed.train, Stream):  # a stream is read once
             yield average.module
             return
         with average.recomputed(self._training_batches(), self._run_once) as module:
             yield module
 
     def _training_batches(self) -> Iterator[Any]:
-        """The same ones every time, shuffled, none smaller than the others."""
-        seed = keys.for_evaluation(self._seed)
-        loader = Loader(self._train, batch_size=self._size, seed=seed, device=self._device, shuffle=True, drop_last=True)
+        """The same ones every time, as training gets them, none smaller than the others."""
+        loader = self._feed.train_loader(batch_size=self._size, device=self._device, drop_last=True, workers=0)
         with keys.borrowed(self._device):
             for batch in itertools.islice(loader.batches(epoch=0), MOST_BATCHES):
                 keys.seed_all(keys.for_evaluation(self._seed, batch.index), self._device)

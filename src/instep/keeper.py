@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.changes import ignores_length, require_same
+from instep.changes import COMPARED, ignores_length, require_same
 from instep.checkpoint import Checkpoint, check, read_newest, steps
 from instep.errors import FolderError
 from instep.folder import RunFolder
@@ -49,12 +49,16 @@ class Keeper:
                 now = description()
                 is_begun = before is not None and bool(steps(folder.checkpoints))
                 notices = self._compare(before, now, path) if before is not None and is_begun else []
+                _require_known(folder, before)
                 notices += self._take_up(folder, before)
                 folder.describe(now, None if before is None else before.get("created"))
+                changed = before is not None and is_begun and any(before.get(part) != now.get(part) for part in COMPARED)
             else:
-                notices = []
+                notices, changed = [], False
                 folder.describe(*_as_it_was_left(before, path, step))
             self._saver.open(folder.checkpoints)
+            if changed:  # a checkpoint that knows nothing of an allowed change must not be gone on from
+                self._saver.save_now(self._capture())
         except BaseException:
             folder.leave()
             raise
@@ -63,7 +67,12 @@ class Keeper:
 
     def set_status(self, state: str, step: int) -> None:
         if self._folder is not None:
-            self._folder.set_status(state, step)
+            folder = self._folder
+            self._saver.guarded(lambda: folder.set_status(state, step))
+
+    def forget(self) -> None:
+        """Take up what is in the folder when it is entered next."""
+        self._folder = None
 
     def leave(self, state: str, step: int) -> None:
         """Wait for what is being written and let go of the folder."""
@@ -71,8 +80,10 @@ class Keeper:
             self._saver.close()
         finally:
             if self._folder is not None:
-                self._folder.set_status(state, step)
-                self._folder.leave()
+                try:
+                    self.set_status(state, step)
+                finally:
+                    self._folder.leave()
 
     def _compare(self, before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> list[str]:
         longer_is_fine = ignores_length(self._schedule, before.get("total_steps", 0), now["total_steps"])
@@ -97,3 +108,10 @@ def _as_it_was_left(before: dict[str, Any] | None, path: Path, step: int) -> tup
             f"{path} was changed since this Trainer paused at step {step}; make a new Trainer to go on from what is there."
         )
     return before, before.get("created")
+
+
+def _require_known(folder: RunFolder, before: Mapping[str, Any] | None) -> None:
+    if before is None and (steps(folder.checkpoints) or folder.history.exists()):
+        raise FolderError(
+            f"{folder.path} holds the checkpoints or the history of a run, but no run.json; put it back, or use another folder."
+        )

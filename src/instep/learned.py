@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from instep.buffers import passing_buffers, restore_passing_buffers
 from instep.checkpoint import capture_optimizer, restore_model, restore_optimizer
+from instep.errors import CheckpointError
 from instep.modes import Modes
 from instep.optim.average import Average
 from instep.player import Player
@@ -19,7 +20,16 @@ from instep.player import Player
 class Learned:
     """The parts of a checkpoint that hold tensors."""
 
-    def __init__(self, model: nn.Module, players: Sequence[Player], *, modes: Modes, average: Average | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        players: Sequence[Player],
+        *,
+        modes: Modes,
+        average: Average | None,
+        losses: Sequence[nn.Module] = (),
+    ) -> None:
+        self._losses = losses  # those that are modules, and may have a state of their own
         self._model = model
         self._players = players
         self._modes = modes
@@ -43,7 +53,24 @@ class Learned:
             parts["buffers"] = passing
         if self._average is not None:
             parts["ema"] = self._average.state_dict()
+        if others := self._others():
+            parts["others"] = others
         return parts
+
+    def standing(self) -> dict[str, Any]:
+        """What somebody may have changed in a loop of their own: what takes no gradient, and what is in eval mode."""
+        return {
+            "frozen": [name for name, parameter in self._model.named_parameters() if not parameter.requires_grad],
+            "eval": [name for name, module in self._model.named_modules() if not module.training],
+        }
+
+    def stand(self, standing: Mapping[str, Any]) -> None:
+        """Put the model as it stood."""
+        frozen, in_eval = set(standing["frozen"]), set(standing["eval"])
+        for name, parameter in self._model.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+        for name, module in self._model.named_modules():
+            module.training = name not in in_eval
 
     def restore(self, parts: Mapping[str, Any], *, leave: Collection[str]) -> None:
         """Go on from these parts; options of the optimizers that are named in `leave` keep the values they have now.
@@ -53,6 +80,7 @@ class Learned:
         leave = (*leave, "initial_lr") if "lr" in leave else leave
         restore_model(self._model, parts.get("training", parts["model"]))
         restore_passing_buffers(self._model, parts.get("buffers", {}))
+        self._restore_others(parts.get("others", {}))
         for player in self._players:
             captured = parts["optimizer"][player.name] if player.name else parts["optimizer"]
             restore_optimizer(player.optimizer, captured, self._model.named_parameters(), leave=leave)
@@ -86,6 +114,27 @@ class Learned:
         for kind in ("state", "on_host") if names else ():
             captured[kind] = {name: captured[kind][name] for name in names if name in captured[kind]}
         return captured
+
+    def _others(self) -> dict[str, Any]:
+        """Tensors outside the model that a run changes: further parameters of its optimizers, and losses with a state."""
+        own = set(self._model.parameters())
+        found: dict[str, Any] = {}
+        for player in self._players:
+            free = [p for group in player.optimizer.param_groups for p in group["params"] if p not in own]
+            found |= {f"{player.name}/parameter {i}": p.detach() for i, p in enumerate(free)}
+        for i, module in enumerate(self._losses):
+            named = (*module.named_parameters(), *module.named_buffers())
+            found |= {f"loss {i}/{name}": value.detach() for name, value in named}
+        return found
+
+    def _restore_others(self, kept: Mapping[str, Any]) -> None:
+        now = self._others()
+        if now.keys() != kept.keys():
+            raise CheckpointError(
+                f"the checkpoint has {', '.join(kept) or 'nothing'} beside the model, this run has {', '.join(now) or 'nothing'}."
+            )
+        for name, tensor in now.items():
+            tensor.copy_(kept[name])
 
     def _load_average(self, parts: Mapping[str, Any]) -> None:
         if self._average is not None and "ema" in parts:

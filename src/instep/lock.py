@@ -1,5 +1,6 @@
 """The lock of a run folder: one process at a time. The system lets go of it when the process ends, however it ends."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import IO
@@ -31,9 +32,14 @@ class Lock:
             raise FolderError(
                 f"{self._path.parent} is in use by {holder}; wait for it, stop it, or use another folder."
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()}")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()}")
+            file.flush()
+        except OSError as error:  # nothing of it is lost but who holds it
+            with contextlib.suppress(OSError):
+                file.close()
+            raise FolderError(f"{self._path.parent} cannot be written to: {error.strerror}.") from None
         self._file = file
 
     def release(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, FolderError
 from instep.history import History, HistoryFile, free_names
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
@@ -32,6 +32,8 @@ class Logbook:
         self._since_evaluation = Mean()
         self._tallies = Tallies()
         self._extra: dict[str, float] = {}
+        self._unwritten: list[dict[str, Any]] = []  # rows that a full disk did not take
+        self.guarded: Callable[[Callable[[], object]], bool] = _unguarded  # how trouble with the disk is dealt with
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
 
@@ -92,12 +94,14 @@ class Logbook:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
         self._window.read(self._since_evaluation)
+        if self._file is not None:
+            self.guarded(self._file.sync)
         return {
             "window": self._window.state(),
             "since_evaluation": self._since_evaluation.state(),
             "players": self._tallies.state(),
             "extra": dict(self._extra),
-            "history_rows": len(self.history),
+            "history_rows": len(self.history) - len(self._unwritten),
         }
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
@@ -106,7 +110,10 @@ class Logbook:
             return
         rows = 0 if state is None else state["history_rows"]
         self._file.cut(self._file.length_of(rows))
-        found = HistoryFile.read(self._file.path).rows if rows else []
+        read = HistoryFile.read(self._file.path) if rows else None
+        if read is not None and read.problem is not None:
+            raise FolderError(f"{read.problem} Mend the file, or start again in another folder.")
+        found = [] if read is None else read.rows
         self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
         if state is not None:
             self._window.restore(state["window"])
@@ -148,7 +155,18 @@ class Logbook:
 
     def _keep(self, row: dict[str, Any]) -> None:
         if self._file is not None:
-            self._file.append(row)
+            self._unwritten.append(row)
+            self.guarded(self._write_rows)
+
+    def _write_rows(self) -> None:
+        while self._file is not None and self._unwritten:
+            self._file.append(self._unwritten[0])
+            self._unwritten.pop(0)
+
+
+def _unguarded(do: Callable[[], object]) -> bool:
+    do()
+    return True
 
 
 def _number(name: str, value: Any) -> float:

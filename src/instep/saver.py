@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from instep.checkpoint import Checkpoint, Writer, locate, read
-from instep.errors import CheckpointError, DescriptionError
+from instep.errors import CheckpointError, DescriptionError, FolderError
 from instep.folder import CHECKPOINTS
 from instep.sizes import require_whole
 
@@ -47,7 +47,8 @@ class Saver:
         """Whether a checkpoint is due after this many updates; what went wrong in the background is said here."""
         if self._writer is None:
             return False
-        self._guarded(self._writer.raise_pending)
+        if not self.guarded(self._writer.raise_pending):
+            self.saved_step = None
         if self._every_updates is not None:
             return step % self._every_updates == 0
         return self._every_s is not None and time.monotonic() - self._saved_at >= self._every_s
@@ -56,16 +57,25 @@ class Saver:
         """Waits for a copy; the writing goes on in the background."""
         if self._writer is not None:
             writer = self._writer
-            self._guarded(lambda: writer.save(checkpoint))
-            self.saved_step = checkpoint.step
+            self.guarded(writer.wait)  # what went wrong with the one before must not cost this one
+            saved = self.guarded(lambda: writer.save(checkpoint))
+            self.saved_step = checkpoint.step if saved else None
             self._saved_at = time.monotonic()
+
+    def save_now(self, checkpoint: Checkpoint) -> None:
+        """Waits until it is on the disk."""
+        if self._writer is not None:
+            writer = self._writer
+            saved = self.guarded(lambda: writer.save_now(checkpoint))
+            self.saved_step = checkpoint.step if saved else None
 
     def save_last(self, step: int, capture: Callable[[], Checkpoint]) -> None:
         """The state where a run pauses or ends, unless it is saved already; waits until all is on the disk."""
         if self._writer is not None:
-            if self.saved_step != step:
-                self.save(capture())
-            self._guarded(self._writer.wait)
+            writer = self._writer
+            is_written = self.guarded(writer.wait)
+            if self.saved_step != step or not is_written:
+                self.save_now(capture())
 
     def load(self, run: Path, which: Literal["best", "latest"] | int, parts: Collection[str] = ("model",)) -> Checkpoint:
         """These parts of a checkpoint of the run in this folder."""
@@ -77,15 +87,18 @@ class Saver:
         """Wait for what is being written, and let go."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            self._guarded(writer.close)
+            self.guarded(writer.close)
 
-    def _guarded(self, do: Callable[[], object]) -> None:
+    def guarded(self, do: Callable[[], object]) -> bool:
+        """Whether it went well; what did not is raised, or noted where the run is to go on."""
         try:
             do()
-        except CheckpointError as error:
+        except (CheckpointError, FolderError) as error:
             if self._on_error == "stop":
                 raise
             self._note(f"{error} The run goes on without it.")
+            return False
+        return True
 
 
 def _interval(every: CheckpointEvery, steps_per_epoch: int) -> tuple[int | None, float | None]:

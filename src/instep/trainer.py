@@ -5,8 +5,9 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 `evaluate` the numbers, `history` and `report` say them. Everything that decides the result is in the constructor.
 """
 
+import contextlib
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,15 +15,17 @@ import torch
 from torch import nn
 
 from instep import keys
-from instep.checkpoint import Checkpoint
+from instep.checkpoint import Checkpoint, steps
 from instep.computing import Computing, Precision
-from instep.data.loader import Batch, Loader
+from instep.data.feed import Feed, Loading
+from instep.data.loader import Batch, WorkerCount
 from instep.data.pieces import piece
-from instep.data.source import as_source
+from instep.data.position import Collate, Transform
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.examiner import Examiner
+from instep.folder import CHECKPOINTS
 from instep.history import History
 from instep.interrupt import Interrupt
 from instep.keeper import Keeper
@@ -42,12 +45,12 @@ from instep.sizes import Sizes
 from instep.sums import OnNonFinite
 from instep.tuning.snapshot import untouched
 from instep.unfreezing import UnfreezeAt, Unfreezing
-from instep.wiring import monitor_for, require_monitor, sources
+from instep.wiring import loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
+    "log_every", "workers", "batched_fetch", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
 }  # fmt: skip
 
 
@@ -80,10 +83,20 @@ class Trainer:
         valid: Any = None,
         epochs: int | None = None,
         max_steps: int | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         update_cycle: int = 1,
         micro_batch_size: int | None = None,
         drop_last: bool = False,
+        workers: WorkerCount | None = None,
+        sampler: Any = None,
+        transform: Transform | None = None,
+        valid_transform: Transform | None = None,
+        batch_transform: Transform | None = None,
+        valid_batch_transform: Transform | None = None,
+        collate: Collate | None = None,
+        batched_fetch: bool | None = None,
+        target: str | Sequence[str] | None = None,
+        steps_per_epoch: int | None = None,
         schedule: Any = None,
         every: Mapping[str, int] | None = None,
         clip_norm: Limit | Mapping[str, Limit] = None,
@@ -117,10 +130,28 @@ class Trainer:
         settings = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
         model = as_module(model)
         self.seed = keys.check_seed(seed)
+        self.folder: Path | None = None if folder is None else Path(folder)
+        self._logbook: Logbook
         placed = choose(device)
         self.device = placed.device
-        train_source, valid_sources = sources(train, valid, seed)
-        self._sizes = Sizes(len(train_source), batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
+        loading = Loading(
+            transform=transform,
+            valid_transform=valid_transform,
+            batch_transform=batch_transform,
+            valid_batch_transform=valid_batch_transform,
+            collate=collate,
+            batched_fetch=batched_fetch,
+            sampler=sampler,
+            workers=workers,
+            target=target,
+            steps_per_epoch=steps_per_epoch,
+        )
+        feed = Feed(train, valid, seed=seed, loading=loading)
+        batch_size = feed.batch_size(batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size)
+        drop_last = feed.drop_last(drop_last)
+        settings |= {"batch_size": batch_size, "drop_last": drop_last}
+        samples = feed.samples(batch_size)
+        self._sizes = Sizes(samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
         self.steps_per_epoch = self._sizes.steps_per_epoch
         self.total_steps = self._sizes.total_steps
         objectives = objectives_for(loss, objective)
@@ -131,7 +162,7 @@ class Trainer:
         if was_in_eval:
             model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
         self._sizes.require_no_lonely_sample(model)
-        if init is not None:
+        if init is not None and not (self.folder is not None and steps(self.folder / CHECKPOINTS)):
             from instep.checkpoint.interchange import load_model
 
             load_model(model, init)
@@ -165,8 +196,12 @@ class Trainer:
         if self._unfreezing.frees_batch_norm():
             self._sizes.require_no_lonely_sample(nn.BatchNorm1d(1))
         self.average = average_for(model, ema, self._modes)
-        self._loader = Loader(
-            train_source, batch_size=batch_size, seed=seed, device=self.device, shuffle=True, drop_last=drop_last
+        self._loader = feed.train_loader(
+            batch_size=batch_size,
+            device=self.device,
+            drop_last=drop_last,
+            epochs=self._sizes.epochs_begun,
+            say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
         )
         self._examiner = Examiner(
             model,
@@ -175,12 +210,12 @@ class Trainer:
             self._metrics,
             modes=self._modes,
             average=self.average,
-            train=train_source,
+            feed=feed,
             sizes=self._sizes,
             seed=seed,
             device=self.device,
         )
-        self._valid = {name: self._examiner.loader(source) for name, source in valid_sources.items()}
+        self._valid = self._examiner.valid_loaders()
         evaluation_step = self._sizes.evaluation_step(evaluate_every)
         self._evaluation_step = evaluation_step if self._valid else None
         self._monitor = monitor_for(
@@ -197,7 +232,6 @@ class Trainer:
             require_monitor(player.drive, self._monitor)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
-        self.folder = None if folder is None else Path(folder)
         self._allow_changes = (allow_changes,) if isinstance(allow_changes, str) else tuple(allow_changes)
         self._logbook = Logbook(
             History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
@@ -205,14 +239,14 @@ class Trainer:
             waited_s=lambda: self._loader.waited_s,
             show=progress,
         )
-        first = min(batch_size, len(train_source))
+        first = min(batch_size, samples)
         self._description = Description(
             model=model,
             optimizers=optimizers,
             settings=settings,
             placed=placed,
-            train=train_source,
-            valid=valid_sources,
+            train=feed.train,
+            valid=feed.valid,
             steps_per_epoch=self.steps_per_epoch,
             total_steps=self.total_steps,
             pieces=self._sizes.pieces(first),
@@ -233,6 +267,7 @@ class Trainer:
             steps_per_epoch=self.steps_per_epoch,
             note=self._logbook.note,
         )
+        self._logbook.guarded = self._saver.guarded
         self._keeper = Keeper(
             self._saver,
             self._logbook,
@@ -241,11 +276,14 @@ class Trainer:
             capture=self._captured,
             restore=self._restore,
         )
-        self._learned = Learned(model, self._players, modes=self._modes, average=self.average)
+        self._learned = Learned(
+            model, self._players, modes=self._modes, average=self.average, losses=loss_modules(loss, objective)
+        )
         self._step = 0
         self._patience_over = False
         self._finished = False
         self._running = False
+        self._torn = False  # stopped in the middle of an update, so that the model is neither before nor after it
         self._batch_before: Batch | None = None
         self.resumed_from: int | None = None  # the step of the checkpoint that this Trainer went on from
         self._best_step: int | None = None
@@ -255,18 +293,21 @@ class Trainer:
 
     def fit(self) -> History:
         """Train to the end; a finished run is returned as it is. Ctrl-C and SIGTERM end it after a whole update."""
-        with Interrupt() as interrupt:
-            for _ in self.updates():
+        with Interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
+            for _ in updates:
                 if interrupt.signal is not None:
-                    raise Interrupted(interrupt.signal, self._step)
+                    break
+        if interrupt.signal is not None:
+            raise Interrupted(interrupt.signal, self._step)
         return self.history
 
-    def updates(self) -> Iterator[Update]:
+    def updates(self) -> Generator[Update]:
         """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
         if self._finished:
             return
         if self._running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
+        self._require_whole()
         notices = self._keeper.enter(self.folder, self.describe, self._step)
         state, self._running = "failed", True
         try:
@@ -286,17 +327,31 @@ class Trainer:
                     yield self._recorded(batch, played)
                 state = self._ended()
         except GeneratorExit:
+            self._settle()
             state = self._ended() if self._is_over() else "interrupted"
             self._saver.save_last(self._step, self._captured)
             raise
-        except KeyboardInterrupt:
-            state = "interrupted"  # in the middle of an update: what the last checkpoint holds is what is left
+        except BaseException as error:
+            self._torn = True  # in the middle of an update: what the last checkpoint holds is what is left
+            state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             raise
         finally:
             self._running = False
+            self._close_loaders()
             self._modes.eval()
             self._logbook.close(state)
             self._keeper.leave(state, self._step)
+
+    def _require_whole(self) -> None:
+        """A Trainer that was torn out of an update goes on from its last checkpoint, or not at all."""
+        if not self._torn:
+            return
+        if self.folder is None or not steps(self.folder / CHECKPOINTS):
+            raise UpdateError(
+                "this Trainer was stopped in the middle of an update, and there is no checkpoint to go on from; make a new one."
+            )
+        self._keeper.forget()
+        self._torn = False
 
     def _open(self, notices: list[str]) -> None:
         """Nothing is shown of a run that is over already."""
@@ -316,6 +371,11 @@ class Trainer:
                 yield batch
                 if self._is_over():
                     return
+
+    def _close_loaders(self) -> None:
+        """End the worker processes; they are started again when a batch is asked for."""
+        for loader in (self._loader, *self._valid.values()):
+            loader.close()
 
     def _is_over(self) -> bool:
         return self._step >= self.total_steps or self._patience_over
@@ -390,10 +450,11 @@ class Trainer:
         """The run as it stands between two updates: tensors, counters, and nothing that depends on the clock."""
         state = {
             "step": self._step,
-            "patience_over": self._patience_over,
             "monitor": None if self._monitor is None else self._monitor.state(),
             "players": [player.state() for player in self._players],
             "logbook": self._logbook.state(),
+            "stream": self._loader.state,
+            "standing": self._learned.standing(),
         }
         return Checkpoint(self._step, self._learned.parts(), state, self._best_step)
 
@@ -406,7 +467,10 @@ class Trainer:
         self._logbook.restore(state["logbook"])
         if self._monitor is not None and state["monitor"] is not None:
             self._monitor.restore(state["monitor"])
-        self._step, self._patience_over = state["step"], state["patience_over"]
+        self._step = state["step"]
+        self._patience_over = self._monitor is not None and self._monitor.exhausted
+        self._learned.stand(state["standing"])
+        self._loader.resume(state["stream"])
         self.resumed_from = self._step
         self._best_step = checkpoint.best
 
@@ -414,14 +478,24 @@ class Trainer:
 
     def evaluate(self, data: Any = None) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
-        loaders = self._valid if data is None else {"data": self._examiner.loader(as_source(data, "data"))}
+        loaders = self._valid if data is None else {"data": self._examiner.loader(data)}
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
-        return Evaluation(self._examiner.numbers(loaders), self._step, max(0, self._step - 1) // self.steps_per_epoch)
+        try:
+            numbers = self._examiner.numbers(loaders)
+        finally:
+            if not self._running or data is not None:
+                for loader in loaders.values():
+                    loader.close()
+        return Evaluation(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
 
     def predict(self, data: Any) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping."""
-        return self._examiner.predict(self._examiner.loader(as_source(data, "data")))
+        loader = self._examiner.loader(data)
+        try:
+            return self._examiner.predict(loader)
+        finally:
+            loader.close()
 
     def log(self, **values: float) -> None:
         """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""

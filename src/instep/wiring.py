@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
-from instep.data.source import Source, as_source, held_out
 from instep.errors import DescriptionError
 from instep.metrics import Metric
 from instep.monitor import Monitor, mode_for
@@ -15,27 +13,6 @@ from instep.objective import LossFunction, Objective, from_loss, from_output
 from instep.schedules.drive import Drive
 
 MakeOptimizer = Callable[[Any], Optimizer]
-
-
-def sources(train: Any, valid: Any, seed: int) -> tuple[Source, dict[str, Source]]:
-    source = as_source(train, "train")
-    if valid is None:
-        return source, {}
-    if isinstance(valid, float):
-        rest, kept = held_out(source, valid, seed)
-        return rest, {"valid": kept}
-    if isinstance(valid, Mapping) and not _is_one_set(valid, train):
-        if not valid:
-            raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
-        return source, {f"valid/{name}": as_source(data, f"valid[{name!r}]") for name, data in valid.items()}
-    return source, {"valid": as_source(valid, "valid")}
-
-
-def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
-    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
-    if isinstance(train, Mapping):
-        return set(train) == set(valid)
-    return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
 
 
 def objective_for(loss: LossFunction | None, objective: Objective | None) -> Objective:
@@ -112,3 +89,9 @@ def _require_number(name: str, known: Sequence[str]) -> None:
     """That an evaluation will have this number: a set's loss, a metric, or a part of one ("valid/scores/f1")."""
     if not any(name == number or name.startswith(f"{number}/") for number in known):
         raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.")
+
+
+def loss_modules(loss: Any, objective: Any) -> list[nn.Module]:
+    """What of the losses and objectives is a module, and may have a state that a checkpoint has to keep."""
+    given = [loss, *(objective.values() if isinstance(objective, Mapping) else [objective])]
+    return [part for part in given if isinstance(part, nn.Module)]

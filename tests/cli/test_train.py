@@ -19,6 +19,7 @@ from instep import keys
 from instep.cli.border import WrongUse
 from instep.cli.train import closing_line, split
 from instep.history import History
+from instep.lock import Lock
 
 
 def described(folder: str | Path) -> dict[str, object]:
@@ -108,6 +109,18 @@ def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
         assert re.match(r"the old run is now runs/my\.\d{4}-\d\d-\d\d-\d{6}(-\d)?\n", said.out)
         assert len(list(Path("runs").iterdir())) == count
     assert before in [path.read_bytes() for path in Path("runs").glob("my.*/history.jsonl")]
+
+
+@pytest.mark.usefixtures("build_file")
+def test_fresh_leaves_alone_a_run_that_goes_on(instep: Instep) -> None:
+    assert instep("train", "my.py").code == 0
+    lock = Lock(Path("runs/my"))
+    lock.take()
+    said = instep("train", "my.py", "--fresh")
+    lock.release()
+    assert said.code == 2
+    assert "runs/my is in use by process" in said.err
+    assert instep("train", "my.py", "--fresh").code == 0
 
 
 @pytest.mark.usefixtures("build_file")

@@ -2,7 +2,9 @@
 
 import functools
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-from torch.utils.data import ConcatDataset, Dataset, Subset
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
-from feeds import Noisy, NoisyStream, assert_same, loader, read
+from feeds import Noisy, NoisyStream, assert_equal, assert_same, loader, read
+from instep import Trainer, keys
 from instep.data import class_balanced, pad, weighted
 from instep.data.loader import Batch, Loader
 from instep.data.source import Reading, as_data
+from tiny import CLASSES, FEATURES, TASKS
 
 
 @dataclass
@@ -192,3 +196,83 @@ def test_an_iterable_by_one_worker(steps: int | None) -> None:
         for workers in (0, 1)
     )
     assert_same(here, there)
+
+
+# --- A whole run
+
+
+class Pairs(Dataset[Any]):
+    """Inputs with an augmentation from every generator, and their classes."""
+
+    def __init__(self) -> None:
+        self.x, self.y = TASKS[0].draw(26, seed=0, dtype=torch.float32)
+
+    def __len__(self) -> int:
+        return 26
+
+    def __getitem__(self, index: int) -> Any:
+        noise = 0.1 * torch.randn(FEATURES) + random.random() * 0.1 + np.random.rand() * 0.1
+        return self.x[index] + noise.float(), self.y[index]
+
+
+class Stepping(IterableDataset[Any]):
+    """The same as a stream that says where it stands."""
+
+    def __init__(self) -> None:
+        self.data, self.at = Pairs(), 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.at < 26:
+            self.at += 1
+            yield self.data[self.at - 1]
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+def trained(data: Any, *legs: tuple[int, int], folder: Path | None = None, **options: Any) -> dict[str, Tensor]:
+    """The weights after 3 epochs, in legs of (workers, last step): each leg is a new Trainer that goes on with the run."""
+    model = nn.Module()
+    for workers, last in legs:
+        keys.seed_all(keys.for_build(0))
+        model = nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.3), nn.Linear(8, CLASSES))
+        trainer = Trainer(
+            model,
+            loss=nn.functional.cross_entropy,
+            optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2),
+            train=data(),
+            valid=Pairs(),
+            metrics="accuracy",
+            epochs=3,
+            batch_size=8,
+            workers=workers,
+            folder=folder,
+            checkpoint_every=1 if folder else None,
+            progress=False,
+            **options,
+        )
+        for update in trainer.updates():
+            if update.step == last:
+                break
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_weights_of_a_run(workers: int) -> None:
+    assert_equal(dict(trained(Pairs, (workers, 99))), dict(trained(Pairs, (0, 99))))
+
+
+@pytest.mark.parametrize("legs", [((0, 4), (2, 99)), ((3, 2), (0, 7), (2, 99))], ids=str)
+def test_the_weights_of_a_run_in_legs(legs: Any, tmp_path: Path) -> None:
+    """Interrupted inside an epoch and resumed from its folder with another number of workers."""
+    assert_equal(dict(trained(Pairs, *legs, folder=tmp_path / "run")), dict(trained(Pairs, (0, 99))))
+
+
+@pytest.mark.parametrize("legs", [((0, 4), (1, 99)), ((1, 2), (0, 7), (1, 99))], ids=str)
+def test_a_stream_goes_on_by_its_state(legs: Any, tmp_path: Path) -> None:
+    alone = trained(Stepping, (0, 99), steps_per_epoch=4)
+    assert_equal(dict(trained(Stepping, *legs, folder=tmp_path / "run", steps_per_epoch=4)), dict(alone))

@@ -47,6 +47,12 @@ class Writer:
         self._thread = threading.Thread(target=self._write, args=(copied,), name="instep checkpoint")
         self._thread.start()
 
+    def save_now(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint in this very thread, after what is being written: also where no thread can be started any more."""
+        sealed = seal(checkpoint)
+        self.wait()
+        self.written = write(self.folder, sealed, keep=self._keep)
+
     def raise_pending(self) -> None:
         """Raise what went wrong while writing, once. Costs nothing, so it can be asked after every update."""
         if self._error is not None:

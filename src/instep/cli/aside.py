@@ -5,7 +5,9 @@ import time
 from pathlib import Path
 
 from instep.cli.border import WrongUse
+from instep.errors import FolderError
 from instep.folder import DESCRIPTION
+from instep.lock import Lock
 
 
 def move_aside(folder: Path) -> Path | None:
@@ -17,6 +19,13 @@ def move_aside(folder: Path) -> Path | None:
         if folder.is_dir() and not any(folder.iterdir()):
             return None
         raise WrongUse(f"{folder} holds no run ({DESCRIPTION} is missing), so --fresh leaves it alone; use another --folder.")
+    lock = Lock(folder)
+    try:
+        lock.take()  # a run that goes on there would go on writing to the new one
+    except FolderError as error:
+        raise WrongUse(str(error)) from None
+    finally:
+        lock.release()
     ending = time.strftime("%Y-%m-%d-%H%M%S", time.localtime(description.stat().st_mtime))
     aside = _free(folder.resolve().parent / f"{folder.resolve().name}.{ending}")
     try:

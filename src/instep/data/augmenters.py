@@ -77,20 +77,18 @@ def augmenters(*things: Any) -> list[Any]:
     """Those of Albumentations that can be reached from a data set or a transform."""
     if "albumentations" not in sys.modules:
         return []
+    return [thing for thing in reachable(*things) if _is_albumentations(thing)]
+
+
+def reachable(*things: Any) -> list[Any]:
+    """Some things and what they are made of, a few steps far: attributes, entries, what a function closes over."""
     seen: set[int] = set()
     found: list[Any] = []
     level = list(things)
     for _ in range(DEPTH):
-        beyond: list[Any] = []
-        for thing in level:
-            if id(thing) in seen:
-                continue
-            seen.add(id(thing))
-            if _is_albumentations(thing):
-                found.append(thing)
-            else:
-                beyond += _parts(thing)
-        level = beyond
+        new = [thing for thing in level if not (id(thing) in seen or seen.add(id(thing)))]  # type: ignore[func-returns-value]
+        found += new
+        level = [part for thing in new for part in _parts(thing)]
     return found
 
 

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
@@ -60,12 +62,18 @@ class Feed:
         self._train = whole
         if isinstance(valid, float):
             self._train, self._valid["valid"] = self._held_out(whole, valid)
-        elif isinstance(valid, Mapping) and not (isinstance(train, Mapping) and set(train) == set(valid)):
+        elif isinstance(valid, Mapping) and not _is_one_set(valid, train):
+            if not valid:
+                raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
             self._valid = {f"valid/{name}": self._part(data, f"valid[{name!r}]") for name, data in valid.items()}
         elif valid is not None:
             self._valid["valid"] = self._part(valid, "valid")
         self._check_steps()
         self._sampler = self._train_sampler(whole)
+        self.collate = loading.collate or (whole.given.collate if whole.given else None)
+        self.transforms = (loading.transform, loading.batch_transform)
+        self.untransformed_train = self._train.data
+        self.untransformed_valid = {name: part.data for name, part in self._valid.items()}
         self.train = _transformed(self._train.data, loading.transform)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
 
@@ -113,9 +121,13 @@ class Feed:
         device: torch.device,
         drop_last: bool = False,
         epochs: int = 0,
+        workers: WorkerCount | None = None,
         say: Callable[[str], object] | None = None,
     ) -> Loader:
-        """The batches to train on; `epochs` is how many the run has, `say` is told what workers="auto" chose."""
+        """The batches to train on; `epochs` is how many the run has, `say` is told what workers="auto" chose.
+
+        `workers` is for a look at the data that wants none.
+        """
         return Loader(
             self.train,
             batch_size=batch_size,
@@ -124,7 +136,7 @@ class Feed:
             shuffle=True,
             drop_last=drop_last,
             sampler=self._sampler,
-            workers=self._workers(self._train),
+            workers=self._workers(self._train) if workers is None else workers,
             batch_transform=self._loading.batch_transform,
             steps_per_epoch=self._loading.steps_per_epoch,
             epochs=epochs,
@@ -132,10 +144,11 @@ class Feed:
             say=say,
         )
 
-    def valid_loaders(self, *, batch_size: int, device: torch.device) -> dict[str, Loader]:
+    def valid_loaders(self, *, batch_size: int, device: torch.device, workers: WorkerCount | None = None) -> dict[str, Loader]:
         """A loader for each set of validation data, by its name; a DataLoader's own batch size is kept."""
         return {
-            name: self._evaluation_loader(source, self._valid[name], batch_size, device) for name, source in self.valid.items()
+            name: self._evaluation_loader(source, self._valid[name], batch_size, device, workers)
+            for name, source in self.valid.items()
         }
 
     def loader_for(self, data: Any, *, batch_size: int, device: torch.device) -> Loader:
@@ -143,8 +156,10 @@ class Feed:
         part = self._part(data, "data")
         return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device)
 
-    def _evaluation_loader(self, source: Source | Stream, part: Part, batch_size: int, device: torch.device) -> Loader:
-        workers = self._workers(part)
+    def _evaluation_loader(
+        self, source: Source | Stream, part: Part, batch_size: int, device: torch.device, workers: WorkerCount | None = None
+    ) -> Loader:
+        workers = self._workers(part) if workers is None else workers
         return Loader(
             source,
             batch_size=batch_size if part.given is None else part.given.batch_size,
@@ -226,6 +241,13 @@ class Feed:
         if self._loading.workers is not None:
             return self._loading.workers
         return 0 if part.given is None else part.given.workers
+
+
+def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
+    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
+    if isinstance(train, Mapping):
+        return set(train) == set(valid)
+    return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
 
 
 def _narrowed(chosen: Any, data: View, whole: Part) -> Any:

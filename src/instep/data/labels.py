@@ -1,6 +1,6 @@
 """Labels: the class of every sample, where it can be had without loading the samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from instep.data.columns import Columns
 from instep.data.position import Indices, Source
 from instep.data.samples import Samples
 from instep.data.stored import Stored
+from instep.data.target import Targeted
 from instep.data.view import View
 
 NAMES = ("label", "labels", "target", "targets", "y")  # what people call them
@@ -21,10 +22,22 @@ def labels_of(source: Source) -> Indices | None:
     if isinstance(source, View):
         inner = labels_of(source.source)
         return None if inner is None else inner[source.picks.take(torch.arange(len(source))).numpy()]
+    if isinstance(source, Targeted):
+        return _named(source.source, source.target)
     if isinstance(source, Columns):
-        return _as_labels(_column(source.structure))
+        return _as_labels(column_of_labels(source.structure))
     if isinstance(source, Samples):
         return _of_dataset(source.dataset, len(source))
+    return None
+
+
+def _named(source: Source, target: str | Sequence[str]) -> Indices | None:
+    """The labels in a column of a given name."""
+    if isinstance(source, View):
+        inner = _named(source.source, target)
+        return None if inner is None else inner[source.picks.take(torch.arange(len(source))).numpy()]
+    if isinstance(source, Columns) and isinstance(source.structure, Mapping) and isinstance(target, str):
+        return _as_labels(source.structure.get(target))
     return None
 
 
@@ -39,13 +52,19 @@ def _of_dataset(dataset: Any, length: int) -> Indices | None:
     return None
 
 
-def _column(structure: Any) -> Any:
-    """The column of labels: the last of a tuple, or the one with the name of such."""
-    if isinstance(structure, tuple | list) and len(structure) > 1:
-        return structure[-1]
+def column_of_labels(structure: Any) -> Any:
+    """The column of labels: of a tuple the first behind the input that has one whole number a sample, or the one so named."""
+    if isinstance(structure, tuple | list):
+        return next((column for column in structure[1:] if _is_labels(column)), None)
     if isinstance(structure, Mapping):
-        return next((structure[name] for name in NAMES if name in structure), None)
+        return next((structure[name] for name in NAMES if name in structure and _is_labels(structure[name])), None)
     return None
+
+
+def _is_labels(column: Any) -> bool:
+    if isinstance(column, Stored):
+        return len(column.shape) == 1
+    return isinstance(column, Tensor) and column.ndim == 1 and not (column.is_floating_point() or column.is_complex())
 
 
 def _as_labels(column: Any) -> Indices | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from instep import keys
 from instep.data.batching import Batching
 from instep.data.position import Position, Source, Transform
+from instep.data.sampler import InOrder, Shuffled
 from instep.data.sampling import sampler_for
 from instep.data.stream import Stream
 from instep.data.streaming import Streaming
@@ -86,10 +87,12 @@ class Loader:
                 pin_memory=device.type == "cuda",
             )
             self.samples, self.batches_per_epoch = self._streaming.samples, self._streaming.batches_per_epoch
+            self.takes_each_once = steps_per_epoch is None  # every sample of the data in every epoch
         else:
             chosen = sampler_for(sampler, source, shuffle=shuffle)
             self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last)
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
+            self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
@@ -200,7 +203,7 @@ class Loader:
     def _noted(self, batches: Iterator[Batch], streaming: Streaming) -> Iterator[Batch]:
         """Keeps the state that belongs to the batch that is given out: others may have been read ahead."""
         for batch in batches:
-            self.state = streaming.states.pop((batch.epoch, batch.index), None)
+            self.state = streaming.states.get((batch.epoch, batch.index))
             yield batch
 
 

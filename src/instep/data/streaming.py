@@ -10,6 +10,8 @@ from instep.data.taken import WorkerSettings
 from instep.data.workers import StreamWorker
 from instep.errors import DescriptionError, Notice
 
+KEPT = 8  # states of past batches: more than are read ahead of the one that is computed with
+
 
 class Streaming:
     """Where reading a stream stands, from one epoch to the next. Loading ahead goes across the end of each epoch but the last."""
@@ -36,16 +38,14 @@ class Streaming:
         self._reading: Iterator[Read] | None = None
         self._next = (0, 0)  # epoch and index of the batch that comes next
         self._last_epoch = 0  # that is being read
-        self._resumed: Any = None
-        self.states: dict[tuple[int, int], Any] = {}  # by epoch and batch, of those that nobody has taken yet
+        self.states: dict[tuple[int, int], Any] = {}  # behind the batches that were read last, by epoch and batch
 
     def batches(self, epoch: int, start: int) -> Iterator[Read]:
         """The batches of an epoch from one on. Somebody else may read in between: this goes on where it was."""
         known = self.batches_per_epoch
-        state = self._resumed
         for index in itertools.count(start) if known is None else range(start, known):
             if self._reading is None or self._next != (epoch, index):
-                self._reading = self._begun(epoch, index, state)
+                self._reading = self._begun(epoch, index)
             read = self._read()
             if read is None:
                 return
@@ -53,22 +53,29 @@ class Streaming:
             if self._next[0] > self._last_epoch:
                 self._reading = None
             if read.state is not None:
-                state = self.states[epoch, index] = {"epoch": epoch, "batch": index, **read.state}
+                self._keep({"epoch": epoch, "batch": index, **read.state})
             yield read
 
     def resume(self, state: Any) -> None:
         """Use the state that came with a batch to go on behind it."""
-        self._resumed = state
+        if state is not None:
+            self._keep(state)
 
     def close(self) -> None:
         """Stop reading; asked for a batch again, it begins anew."""
         self._reading = None
 
-    def _begun(self, epoch: int, index: int, state: Any) -> Iterator[Read]:
+    def _keep(self, state: Mapping[str, Any]) -> None:
+        self.states[state["epoch"], state["batch"]] = state
+        while len(self.states) > KEPT:
+            del self.states[next(iter(self.states))]
+
+    def _begun(self, epoch: int, index: int) -> Iterator[Read]:
         known = self.batches_per_epoch is not None
         self._last_epoch = max(epoch, self._epochs - 1) if known else epoch
         span = self._span._replace(epoch=epoch, index=index, last_epoch=self._last_epoch)
-        if isinstance(state, Mapping) and self._is_before(state, epoch, index):
+        state = self.states.get(self._before(epoch, index))
+        if state is not None:
             span = span._replace(state={name: state[name] for name in ("pass", "read", "own")})
         elif span.passed:
             warnings.warn(
@@ -80,12 +87,11 @@ class Streaming:
         self._reading = None  # the process that read until now ends before another begins
         return self._stream.read(span) if self._worker is None else self._worker.read(span)
 
-    def _is_before(self, state: Mapping[str, Any], epoch: int, index: int) -> bool:
-        if index:
-            return (state["epoch"], state["batch"]) == (epoch, index - 1)
-        # The first batch of an epoch: a pass of its own begins, or the stream goes on behind the last of the epoch before.
-        steps = self._span.steps_per_epoch
-        return steps is not None and (state["epoch"], state["batch"]) == (epoch - 1, steps - 1)
+    def _before(self, epoch: int, index: int) -> tuple[int, int]:
+        """The epoch and the index of the batch before, where the stream goes on behind it; no batch's where a pass begins."""
+        if index or self._span.steps_per_epoch is None:
+            return epoch, index - 1
+        return epoch - 1, self._span.steps_per_epoch - 1
 
     def _read(self) -> Read | None:
         assert self._reading is not None

@@ -43,9 +43,18 @@ class HistoryFile:
             self._check(self.length_bytes, "ends in a torn line; cut() it to the length that read() gives before appending.")
         line = json.dumps(_tag(row), allow_nan=False).encode()
         self._whole = False  # should the disk be full
-        with self.path.open("ab") as file:
-            file.write(line + b"\n")
+        try:
+            with self.path.open("ab") as file:
+                file.write(line + b"\n")
+        except OSError as error:
+            raise FolderError(f"{self.path} cannot be written to: {error.strerror}.") from None
         self._whole = True
+
+    def sync(self) -> None:
+        """See to it that what was appended outlives a power cut. Waits for the disk."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                os.fsync(file.fileno())
 
     def cut(self, length_bytes: int) -> None:
         """Drop what stands after `length_bytes`, for a run that goes on from there."""

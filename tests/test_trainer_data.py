@@ -1,0 +1,166 @@
+"""The Trainer on every kind of data: what is loaded, by whom and from where on never changes what is trained."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
+
+from instep import Trainer
+from instep.data import class_balanced, weighted
+from instep.errors import DescriptionError, Notice
+from tiny import FEATURES, TASKS
+
+X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
+
+
+class Augmented(Dataset[tuple[Tensor, Tensor]]):
+    """Draws from each of the three generators for every sample."""
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        noise = 0.1 * torch.randn(FEATURES) + random.random() * 0.1 + np.random.rand() * 0.1
+        return X[index] + noise.float(), Y[index]
+
+
+class Numbers(IterableDataset[tuple[Tensor, Tensor]]):
+    """A stream with a state of its own."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        while self.place < len(X):
+            self.place += 1
+            yield X[self.place - 1] + 0.1 * torch.randn(FEATURES), Y[self.place - 1]
+        self.place = 0
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+def make(train: Any, **changes: Any) -> Trainer:
+    model = TASKS[0].build(0, torch.float32)
+    arguments: dict[str, Any] = {
+        "loss": F.cross_entropy,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        "epochs": 3,
+        "batch_size": 12,
+        "log_every": 1,
+        "progress": False,
+    }
+    return Trainer(model, train=train, **(arguments | changes))
+
+
+def trained(trainer: Trainer) -> Tensor:
+    trainer.fit()
+    return nn.utils.parameters_to_vector(trainer.model.parameters()).detach()
+
+
+def test_any_number_of_workers_trains_the_same() -> None:
+    alone = trained(make(Augmented(), valid=Augmented(), workers=0))
+    for workers in (1, 3):
+        assert torch.equal(trained(make(Augmented(), valid=Augmented(), workers=workers)), alone)
+
+
+def test_workers_may_change_where_a_run_goes_on(tmp_path: Path) -> None:
+    whole = trained(make(Augmented(), folder=tmp_path / "whole"))
+    for workers, stop in ((2, 1), (0, 5), (3, 9)):
+        for update in make(Augmented(), folder=tmp_path / "run", workers=workers).updates():
+            if update.step == stop:
+                break
+    assert torch.equal(trained(make(Augmented(), folder=tmp_path / "run", workers=2)), whole)
+
+
+def test_kinds_of_data_train_the_same() -> None:
+    alone = trained(make((X, Y)))
+    halves: ConcatDataset[Any] = ConcatDataset([TensorDataset(X[:15], Y[:15]), TensorDataset(X[15:], Y[15:])])
+    assert torch.equal(trained(make(TensorDataset(X, Y))), alone)
+    assert torch.equal(trained(make(halves)), alone)
+    loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True)
+    assert torch.equal(trained(make(loader, batch_size=None, update_cycle=3)), trained(make((X, Y), update_cycle=3)))
+
+
+def test_a_subclass_keeps_its_own_items() -> None:
+    class Zeroed(TensorDataset):
+        def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+            x, y = self.tensors[0][index], self.tensors[1][index]
+            return x * 0, y
+
+    assert torch.equal(trained(make(Zeroed(X, Y))), trained(make((X * 0, Y))))
+
+
+def test_transforms_are_for_training_or_for_validation() -> None:
+    def doubled(sample: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return sample[0] * 2, sample[1]
+
+    assert torch.equal(trained(make((X, Y), transform=doubled)), trained(make((X * 2, Y))))
+    assert torch.equal(trained(make((X, Y), batch_transform=doubled)), trained(make((X * 2, Y))))
+    plain, seen = make((X, Y), valid=(X * 2, Y)), make((X, Y), valid=(X, Y), valid_transform=doubled)
+    assert plain.evaluate()["valid/loss"] == pytest.approx(seen.evaluate()["valid/loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize("sampler", [weighted(torch.arange(1.0, 41.0)), class_balanced(Y), lambda epoch, seed: list(range(20))])
+def test_a_sampler_is_a_function_of_position(sampler: Any, tmp_path: Path) -> None:
+    whole = trained(make(Augmented(), sampler=sampler, folder=tmp_path / "whole"))
+    for update in make(Augmented(), sampler=sampler, folder=tmp_path / "run").updates():
+        if update.step == 2:
+            break
+    assert torch.equal(trained(make(Augmented(), sampler=sampler, folder=tmp_path / "run")), whole)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_goes_on_by_its_own_state(workers: int, tmp_path: Path) -> None:
+    whole = trained(make(Numbers(), folder=tmp_path / "whole", workers=0))
+    for stop in (2, 5):
+        for update in make(Numbers(), folder=tmp_path / "run", workers=workers).updates():
+            if update.step == stop:
+                break
+    assert torch.equal(trained(make(Numbers(), folder=tmp_path / "run", workers=workers)), whole)
+
+
+def test_a_generator_function_goes_on_by_skipping(tmp_path: Path) -> None:
+    def endless() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            yield from zip(X, Y, strict=True)
+
+    def trainer(folder: str) -> Trainer:
+        return make(endless, steps_per_epoch=4, folder=tmp_path / folder)
+
+    whole = trained(trainer("whole"))
+    for update in trainer("run").updates():
+        if update.step == 5:
+            break
+    with pytest.warns(Notice, match="train cannot say where it stands"):
+        assert torch.equal(trained(trainer("run")), whole)
+
+
+def test_data_that_does_not_fit() -> None:
+    with pytest.raises(
+        DescriptionError, match="batch_size=12 is given, and train is a DataLoader with batch_size=4; leave one out"
+    ):
+        make(DataLoader(TensorDataset(X, Y), batch_size=4))
+    with pytest.raises(DescriptionError, match="an iterable of unknown length; say with steps_per_epoch="):
+        make(lambda: iter([(X[0], Y[0])]))
+    with pytest.raises(DescriptionError, match=r"valid=0\.1 takes a share of the training data, and train is an iterable"):
+        make(Numbers(), valid=0.1)
+    with pytest.raises(DescriptionError, match="workers=-1 must be a whole number"):
+        make((X, Y), workers=-1)
+
+
+def test_the_plan_tells_of_a_stream() -> None:
+    assert "an iterable of 40 samples" in repr(make(Numbers()))
