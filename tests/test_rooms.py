@@ -12,7 +12,7 @@ ROOT = Path(instep.__file__).parent
 ROOMS = """
     errors records keys data device counts objective sums metrics schedules optim update player modes computing evaluate monitor
     history report description changes lock folder checkpoint buffers sizes window tally logbook saver keeper interrupt
-    wiring located learned lineup unfreezing examiner tuning trainer recipes cli
+    wiring located learned lineup unfreezing examiner tuning trainer previewing recipes cli
 """.split()  # noqa: SIM905
 # The doctor and the front door look at everything or nothing, and are said apart.
 OUTSIDE = {"__init__"}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
     from instep.optim.groups import param_groups as param_groups
+    from instep.previewing import preview as preview
     from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
     from instep.records import Update as Update
@@ -47,6 +48,7 @@ _HOME = {
     "keys": "instep.keys",
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
+    "preview": "instep.previewing",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
     "unfreeze": "instep.optim.freeze",
@@ -69,6 +71,7 @@ __all__ = [
     "keys",
     "load_model",
     "param_groups",
+    "preview",
     "save_model",
     "schedules",
     "unfreeze",

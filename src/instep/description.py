@@ -131,6 +131,8 @@ def told(value: Any) -> Any:
         return value.name
     if isinstance(value, Path | torch.device | torch.dtype):
         return str(value)
+    if isinstance(value, np.ndarray):
+        value = torch.from_numpy(np.ascontiguousarray(value)) if value.dtype.kind in "biuf" else value.tolist()
     if isinstance(value, Tensor):
         return f"tensor{tuple(value.shape)}:{_digest([value])}"
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 
 import contextlib
 import itertools
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +19,10 @@ from instep.checkpoint import Checkpoint, steps
 from instep.computing import Computing, Precision
 from instep.data.feed import Feed, Loading
 from instep.data.loader import Batch, WorkerCount
+from instep.data.looking import look
 from instep.data.pieces import piece
 from instep.data.position import Collate, Transform
+from instep.data.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
@@ -50,7 +52,7 @@ from instep.wiring import loss_modules, monitor_for, require_monitor
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "workers", "batched_fetch", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
+    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
 }  # fmt: skip
 
 
@@ -146,7 +148,7 @@ class Trainer:
             target=target,
             steps_per_epoch=steps_per_epoch,
         )
-        feed = Feed(train, valid, seed=seed, loading=loading)
+        feed = self._feed = Feed(train, valid, seed=seed, loading=loading)
         batch_size = feed.batch_size(batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size)
         drop_last = feed.drop_last(drop_last)
         settings |= {"batch_size": batch_size, "drop_last": drop_last}
@@ -314,6 +316,7 @@ class Trainer:
             self._open(notices)
             with self._computing.algorithms():
                 for batch in self._remaining():
+                    self._torn = True  # until the update is made and said
                     played = []
                     for player in self._on_turn():
                         player.begin(self._step)
@@ -324,7 +327,9 @@ class Trainer:
                         finally:
                             player.end()
                         played.append(player.recorded(batch, done))
-                    yield self._recorded(batch, played)
+                    update = self._recorded(batch, played)
+                    self._torn = False
+                    yield update
                 state = self._ended()
         except GeneratorExit:
             self._settle()
@@ -332,7 +337,6 @@ class Trainer:
             self._saver.save_last(self._step, self._captured)
             raise
         except BaseException as error:
-            self._torn = True  # in the middle of an update: what the last checkpoint holds is what is left
             state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             raise
         finally:
@@ -496,6 +500,17 @@ class Trainer:
             return self._examiner.predict(loader)
         finally:
             loader.close()
+
+    def look(
+        self,
+        *,
+        decode: Callable[[Any], str] | None = None,
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+    ) -> Preview:
+        """The data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
+        with keys.borrowed(self.device):
+            return look(self._feed, batch_size=self._sizes.batch_size, device=self.device, decode=decode, mean=mean, std=std)
 
     def log(self, **values: float) -> None:
         """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""

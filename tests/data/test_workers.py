@@ -245,7 +245,11 @@ def test_no_orphan_is_left(tmp_path: Path, number: int) -> None:
         os.killpg(started.pid, number)
     else:
         os.kill(started.pid, number)
-    _, said = started.communicate(timeout=15)
+    try:
+        _, said = started.communicate(timeout=8)
+    except subprocess.TimeoutExpired:  # Python drops a Ctrl-C that falls into a destructor; people press again
+        os.killpg(started.pid, number)
+        _, said = started.communicate(timeout=20)
     assert started.returncode != 0
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in said

@@ -1,5 +1,6 @@
 """Padding: a collate for sequences of different lengths, which says what was filled in."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from torch import Tensor
 from instep.data.collate import Misfit, collate
 from instep.errors import DescriptionError
 
-Value = float | Mapping[str, float] | Sequence[float]
+Value = float | Mapping[Any, float] | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Padding:
 
     def __call__(self, samples: list[Any]) -> Any:
         first = samples[0]
+        self._require_known(first)
         if isinstance(first, Mapping):
             return self._mapping(samples)
         if isinstance(first, tuple) or (
@@ -33,6 +35,24 @@ class Padding:
             return self._tuple(samples)
         sequence, lengths = self._padded(samples, 0)
         return sequence if self.give is None else (sequence, self._given(sequence, lengths))
+
+    def _require_known(self, sample: Any) -> None:
+        """That what was said of a column is said of one that there is."""
+        there: list[Any] = (
+            list(sample) if isinstance(sample, Mapping) else list(range(len(sample) if isinstance(sample, tuple) else 1))
+        )
+        asked = [*(self.pad_value if isinstance(self.pad_value, Mapping) else ()), *([] if self.of is None else [self.of])]
+        for name in asked:
+            if name not in there and str(name) not in map(str, there):
+                raise DescriptionError(f"pad() is told of a column {name!r}; a sample has {', '.join(map(repr, there))}.")
+        if isinstance(self.pad_value, Sequence) and len(self.pad_value) != len(there):
+            raise DescriptionError(
+                f"pad() has {len(self.pad_value)} values for samples of {len(there)} entries; give one for each."
+            )
+        if self.give is not None and isinstance(sample, Mapping) and self.give in sample:
+            raise DescriptionError(
+                f"pad() would write over the column {self.give!r} of the samples; rename it, or use give=None."
+            )
 
     def _mapping(self, samples: list[Any]) -> dict[str, Any]:
         batch: dict[str, Any] = {}
@@ -71,7 +91,8 @@ class Padding:
                 )
         lengths = [len(sequence) for sequence in sequences]
         longest = -(-max(lengths) // self.multiple_of) * self.multiple_of
-        padded = sequences[0].new_full((len(sequences), longest, *sequences[0].shape[1:]), self._value(which))
+        dtype = functools.reduce(torch.promote_types, (sequence.dtype for sequence in sequences))
+        padded = torch.full((len(sequences), longest, *sequences[0].shape[1:]), self._value(which), dtype=dtype)
         for row, sequence in enumerate(sequences):
             padded[row, : len(sequence)] = sequence
         return padded, lengths
@@ -79,7 +100,7 @@ class Padding:
     def _value(self, which: str | int) -> float:
         """What a column is filled with: 0 where nothing is said of it."""
         if isinstance(self.pad_value, Mapping):
-            return self.pad_value.get(str(which), 0)
+            return self.pad_value.get(which, self.pad_value.get(str(which), 0))
         if isinstance(self.pad_value, Sequence):
             return self.pad_value[which] if isinstance(which, int) and which < len(self.pad_value) else 0
         return self.pad_value

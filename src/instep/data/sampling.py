@@ -104,7 +104,10 @@ def weighted(weights: Values, *, samples: int | None = None, replacement: bool =
 def class_balanced(labels: Values | None = None, *, samples: int | None = None) -> ClassBalanced:
     """A sampler that gives every class equally often: samples of a rare class come several times, of a frequent one not all.
 
-    Without `labels` they are found where that costs nothing: the last column of tensors in memory, a data set's `targets`.
+    Without `labels` they are found where that costs nothing: in a column of tensors in memory, in a data set's `targets`.
+
+    >>> class_balanced([0, 0, 0, 0, 1], samples=6).samples
+    6
     """
     if labels is None:
         return ClassBalanced(None, _count(samples))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch.utils.data import (
     BatchSampler,
@@ -17,8 +17,6 @@ from torch.utils.data import (
 
 from instep.data.position import Collate
 from instep.errors import DescriptionError, Notice
-
-Role = Literal["train", "valid"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,38 @@
+"""`instep preview [FILE.py[:build]] [options…]`: what the model will really see, after all transforms. Nothing is trained."""
+
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from instep.cli import script
+from instep.cli.target import file_first, parsed
+from instep.previewing import preview
+
+
+@dataclass(frozen=True)
+class Own:
+    """Look at the data as the model gets it; nothing is trained, and nothing is written but what --picture names."""
+
+    picture: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    """Write the images to this PNG file."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Look and print; returns the exit code."""
+    target, options = file_first(arguments, "preview")
+    found = script.load(target) if target else script.recipe()
+    given = parsed(Own, found, options, "preview", target)
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
+        shown = preview(script.built(found, given.hyper_parameters))
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    print(shown.text(width=min(shutil.get_terminal_size().columns, 120), colour=colour))
+    if given.own.picture is not None:
+        print(f"\nthe images are in {shown.save(given.own.picture)}")
+    return 0

@@ -1,0 +1,82 @@
+"""A preview as text: what the model will see, set by set and column by column, its pictures, and what to be warned of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from instep.report.numbers import many
+from instep.report.picture_grid import for_file, for_terminal
+from instep.report.png import png
+from instep.report.table import clean, columns, wrapped
+
+if TYPE_CHECKING:
+    from instep.data.summary import ColumnSummary, Preview, SetSummary
+
+HEAD = ("column", "type", "shape", "least", "most", "mean", "std")
+CLASSES = 12  # that are listed one by one
+BAR = 16
+
+
+def render(preview: Preview, *, width: int = 80, colour: bool = False) -> str:
+    """The sets, the pictures (in colour where the terminal shows it), the texts, the warnings."""
+    parts = [_set(each, width) for each in preview.sets]
+    if preview.pictures:
+        shown = for_terminal(preview.pictures, width=width, colour=colour)
+        captions = f"classes {', '.join(preview.captions)}" if preview.captions else ""
+        parts.append(
+            [*shown, *wrapped(f"{len(preview.pictures)} images of train, {preview.shown_as}", width), *wrapped(captions, width)]
+        )
+    if preview.texts:
+        parts.append(["decoded:", *(f"  {clean(text)[: width - 2]}" for text in preview.texts)])
+    parts.append(_warnings(preview.warnings, width))
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def picture_file(preview: Preview) -> bytes | None:
+    """The pictures as a PNG file; None where there are none."""
+    return png(for_file(preview.pictures)) if preview.pictures else None
+
+
+def _set(summary: SetSummary, width: int) -> list[str]:
+    total = "an unknown number of" if summary.total is None else f"{summary.total:,}"
+    lines = [f"{clean(summary.name)}: {total} samples, {summary.seen:,} of them looked at, as the model gets them"]
+    lines += columns(HEAD, [_row(column) for column in summary.columns], left=("column", "type", "shape"))
+    lines += [
+        f"  {clean(column.name or 'text')}: {' | '.join(map(clean, column.words))}"[:width]
+        for column in summary.columns
+        if column.words
+    ]
+    if summary.padding is not None:
+        lines.append(f"padding: {summary.padding:.0%} of a batch")
+    return lines + _classes(summary, width)
+
+
+def _row(column: ColumnSummary) -> tuple[str, ...]:
+    numbers = (column.low, column.high, column.mean, column.std)
+    shape = " × ".join("?" if size is None else str(size) for size in column.shape) or "one a sample"
+    return (clean(column.name) or "all", column.dtype, shape, *("" if value is None else f"{value:.4g}" for value in numbers))
+
+
+def _classes(summary: SetSummary, width: int) -> list[str]:
+    if not summary.classes:
+        return []
+    total, most = sum(summary.classes.values()), max(summary.classes.values())
+    of = "all samples" if summary.all_counted else "the samples looked at"
+    least = min(summary.classes.values())
+    head = f"classes: {len(summary.classes)} in {of}, from {many(least)} to {many(most)} samples each"
+    if len(summary.classes) > CLASSES:
+        return wrapped(head, width)
+    rows = [
+        (str(label), f"{count:,}", f"{count / total:.1%}", "█" * max(1, round(BAR * count / most)))
+        for label, count in summary.classes.items()
+    ]
+    return [*wrapped(head, width), *(f"  {line}" for line in columns(("class", "samples", "share", ""), rows, left=("",)))]
+
+
+def _warnings(warnings: Sequence[str], width: int) -> list[str]:
+    lines: list[str] = []
+    for warning in warnings:
+        first, *others = wrapped(clean(warning), width - len("warning: "))
+        lines += [f"warning: {first}", *(" " * len("warning: ") + other for other in others)]
+    return lines
