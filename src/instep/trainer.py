@@ -40,12 +40,15 @@ from instep.modes import Modes
 from instep.objective import LossFunction
 from instep.optim.clip import Limit
 from instep.player import Player
-from instep.records import Evaluation, Plan, Update
+from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
 from instep.sizes import Sizes
 from instep.sums import OnNonFinite
+from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
+from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.snapshot import untouched
+from instep.tuning.stage import rehearsed, whole
 from instep.unfreezing import UnfreezeAt, Unfreezing
 from instep.wiring import loss_modules, monitor_for, require_monitor
 
@@ -154,6 +157,7 @@ class Trainer:
         settings |= {"batch_size": batch_size, "drop_last": drop_last}
         samples = feed.samples(batch_size)
         self._sizes = Sizes(samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
+        self.batch_size, self.samples = batch_size, samples  # of an update; of an epoch
         self.steps_per_epoch = self._sizes.steps_per_epoch
         self.total_steps = self._sizes.total_steps
         objectives = objectives_for(loss, objective)
@@ -527,6 +531,34 @@ class Trainer:
         else:
             missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
             raise DescriptionError(f"there is no {which} yet: {missing}.")
+
+    # --- Trying out
+
+    def find_lr(self, **options: Any) -> RangeTest:
+        """A range test from where the run stands; it leaves no trace. Options are those of `tuning.range_test.find_lr`."""
+        return find_lr(self, **options)
+
+    def find_batch_size(self, **options: Any) -> BatchSizeSearch:
+        """The largest micro-batch that fits in memory; it leaves no trace. Options are those of `tuning.batch_size`."""
+        return find_batch_size(self, **options)
+
+    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
+        """Real updates from a step on that are counted nowhere; what they change is the caller's to put back."""
+        if len(self._players) > 1:
+            raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
+        self._modes.train()
+        loader = self._feed.train_loader(
+            batch_size=self.batch_size if samples is None else samples,
+            device=self.device,
+            drop_last=self._sizes.drop_last or samples is not None,
+        )
+        with self._computing.algorithms():
+            yield from rehearsed(self._players[0], loader, start, self._sizes.spans if samples is None else whole)
+
+    @property
+    def stateful(self) -> tuple[Any, ...]:
+        """What an update changes beside the model and the optimizer."""
+        return tuple(self._learned.touched())
 
     def dry_run(self) -> Evaluation | None:
         """Two updates and an evaluation that leave no trace and write nothing."""

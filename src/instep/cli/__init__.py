@@ -13,6 +13,8 @@ COMMANDS = {
     "evaluate": "evaluate the weights of a run",
     "predict": "predict with the weights of a run",
     "export": "write the model of a run as a .pt2 that needs no code of yours",
+    "find-lr": "find a learning rate for what a file describes",
+    "find-batch": "find the largest micro-batch that fits in memory",
     "preview": "show what the model will really see of the data",
     "init": "write a commented file to start from",
     "show": "show one run",

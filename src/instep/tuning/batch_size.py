@@ -1,0 +1,205 @@
+"""The batch-size search: the largest micro-batch that fits, how fast each size is, and how to reach the wanted effective batch.
+
+`find_batch_size` makes it on a run and leaves no trace; `BatchSizeSearch` is its result. It changes nothing about the run: which
+micro-batch to use is for whoever reads it to say.
+"""
+
+import json
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Literal, get_args
+
+from instep.errors import DescriptionError, InstepError
+from instep.records import Done
+from instep.report.numbers import many, size
+from instep.report.table import columns, wrapped
+from instep.sizes import require_whole
+from instep.tuning import pace, resident, trying
+from instep.tuning.footprint import Footprint
+from instep.tuning.measuring import Measuring
+from instep.tuning.pace import Paced
+from instep.tuning.rehearsal import Rehearsal
+from instep.tuning.snapshot import untouched
+from instep.tuning.trying import Tried
+
+How = Literal["trying", "measuring"]
+BARS = 24  # characters
+
+
+@dataclass(frozen=True)
+class BatchSizeSearch:
+    """The largest micro-batch that fits, and what it is good for.
+
+        search = trainer.find_batch_size()
+        print(search)
+        search.largest, search.update_cycle      # Trainer(…, update_cycle=search.update_cycle) for the same effective batch
+
+    `largest` is 0 where not even the smallest micro-batch fits. `knee` is the smallest size that is nearly as fast as any.
+    """
+
+    largest: int
+    how: How
+    reason: str
+    batch_size: int  # the effective batch that the run wants
+    tried: tuple[Tried, ...]
+    paces: tuple[Paced, ...]
+    memory_bytes: int | None = None  # what it had to fit into, where that is a number
+    predicted_bytes: int | None = None  # what the whole process will hold at its peak, with the largest
+    footprint: Footprint | None = None  # of the largest size that was counted
+
+    @property
+    def knee(self) -> int | None:
+        """From this size on, more samples at once are hardly faster; None where nothing was timed."""
+        return pace.knee(self.paces)
+
+    @property
+    def update_cycle(self) -> int | None:
+        """Into how many micro-batches the effective batch has to be cut; None where nothing fits."""
+        return -(-self.batch_size // self.largest) if self.largest else None
+
+    @property
+    def advice(self) -> str:
+        """What to type to train with the effective batch that the run wants."""
+        if self.update_cycle is None:
+            return "nothing fits: use a smaller model, half precision, or a machine with more memory."
+        if self.update_cycle == 1:
+            return f"batch_size={self.batch_size} fits at once: update_cycle=1."
+        pieces = -(-self.batch_size // self.update_cycle)
+        return f"batch_size={self.batch_size} fits with update_cycle={self.update_cycle}, in micro-batches of {pieces}."
+
+    def to_json(self) -> str:
+        """Everything as JSON."""
+        return json.dumps({**asdict(self), "knee": self.knee, "update_cycle": self.update_cycle, "advice": self.advice})
+
+    def __repr__(self) -> str:
+        return f"BatchSizeSearch(largest {self.largest}: {self.reason} {self.advice})"
+
+    def __str__(self) -> str:
+        lines = wrapped(f"largest micro-batch: {self.largest:,} samples; {self.reason}", 80)
+        if self.footprint is not None:
+            lines += ["", *_composition(self.footprint)]
+        if self.paces:
+            best = max(paced.samples_per_s for paced in self.paces)
+            rows = [
+                (
+                    f"{p.samples:,}",
+                    many(p.samples_per_s),
+                    "█" * round(BARS * p.samples_per_s / best),
+                    "knee" * (p.samples == self.knee),
+                )
+                for p in self.paces
+            ]
+            lines += ["", *columns(("samples", "samples/s", "", " "), rows, left=("", " "))]
+        return "\n".join([*lines, "", self.advice])
+
+
+def find_batch_size(
+    run: Rehearsal,
+    *,
+    memory_bytes: float | None = None,
+    margin: float = 0.1,
+    most: int | None = None,
+    how: How | Literal["auto"] = "auto",
+    paces: bool = True,
+) -> BatchSizeSearch:
+    """The largest micro-batch that fits in memory: on an accelerator by trying, on a CPU by measuring small ones.
+
+    On a CPU `memory_bytes` is what the whole process may hold; without it, what the machine has free. `margin` is the share that
+    is left free. No size above `most` is looked at, nor above the number of training samples. `paces` also times updates over
+    sizes. Everything is put back afterwards, also after an exception or a Ctrl-C.
+    """
+    chosen = _checked(run, memory_bytes, margin, most, how)
+    most = min(run.samples, most or run.samples)
+    least = min(2, most)  # BatchNorm takes no single sample
+    with untouched(run.model, run.optimizer, *run.stateful, on_host=run.device.type != "cpu") as kept:
+        if chosen == "trying":
+            found = _by_trying(run, least, most, margin)
+        else:
+            budget, whose = _budget(memory_bytes)
+            found = _by_measuring(run, least, most, budget * (1 - margin), whose, kept.size_bytes)
+            found = replace(found, memory_bytes=round(budget))
+        if paces:
+            sizes = pace.sizes_up_to(found.largest, least)
+            found = replace(found, paces=tuple(pace.timed(partial(_updates, run), samples, run.device) for samples in sizes))
+    return found
+
+
+def _by_trying(run: Rehearsal, least: int, most: int, margin: float) -> BatchSizeSearch:
+    tried = trying.largest_fitting(
+        lambda samples: trying.fits(lambda: _updates(run, samples), run.device), least=least, most=most
+    )
+    fitting = max((one.samples for one in tried if one.fits), default=0)
+    failed = min((one.samples for one in tried if not one.fits), default=None)
+    if failed is None:
+        reason = f"{fitting:,} is all there is to try, and it went through on {run.device}."
+    elif not fitting:
+        reason = f"not even {failed:,} went through on {run.device}."
+    else:
+        reason = f"{fitting:,} went through on {run.device} and {failed:,} did not; {margin:.0%} are left free."
+    largest = fitting if failed is None else max(int(fitting * (1 - margin)), min(fitting, least))
+    return BatchSizeSearch(largest, "trying", reason, run.batch_size, tuple(tried), ())
+
+
+def _by_measuring(run: Rehearsal, least: int, most: int, budget: float, whose: str, aside_bytes: int) -> BatchSizeSearch:
+    measuring = Measuring(partial(_updates, run), run.model, run.optimizer, least, most, aside_bytes)
+    largest = measuring.largest(budget)
+    predicted = round(measuring.predicted_bytes(largest or least))
+    if largest == most:
+        reason = f"that is all there is to try, and the process held {size(predicted)} of {whose}."
+    elif largest:
+        reason = f"with it the process held {size(predicted)} at its peak; more would not fit into {whose}."
+    else:
+        reason = f"{least} samples take {size(predicted)}, more than fit into {whose}."
+    footprint = measuring.footprints[-1]
+    return BatchSizeSearch(largest, "measuring", reason, run.batch_size, tuple(measuring.tried), (), None, predicted, footprint)
+
+
+def _updates(run: Rehearsal, samples: int) -> Generator[Done, None, None]:
+    return run.rehearse(0, samples=samples)
+
+
+def _budget(memory_bytes: float | None) -> tuple[float, str]:
+    """How much memory there is, and in words whose."""
+    if memory_bytes is not None:
+        return memory_bytes, f"memory_bytes={size(memory_bytes)}"
+    found = resident.available_bytes()
+    if found is None:
+        raise InstepError("how much memory is free cannot be told on this system; pass memory_bytes=, such as memory_bytes=8e9.")
+    return found, f"the {size(found)} that this process may hold"
+
+
+def _checked(run: Rehearsal, memory_bytes: float | None, margin: float, most: int | None, how: str) -> How:
+    if most is not None:
+        require_whole("most", most, least=1)
+    if not 0 <= margin < 1:
+        raise DescriptionError(
+            f"margin={margin} is no share of the memory to leave free; use one from 0 to below 1, such as 0.1."
+        )
+    if how not in ("auto", *get_args(How)):
+        raise DescriptionError(f'how={how!r} is not known; use "trying", "measuring" or "auto".')
+    on_cpu = run.device.type == "cpu"
+    chosen: How = "measuring" if how == "measuring" or (how == "auto" and on_cpu) else "trying"
+    if chosen == "measuring" and not on_cpu:
+        raise DescriptionError(f'how="measuring" counts what a CPU holds, and the run is on {run.device}; use how="trying".')
+    if chosen == "trying" and memory_bytes is not None:
+        raise DescriptionError(
+            f"memory_bytes={memory_bytes:g} is for a CPU; on {run.device} the memory is what there is: use margin=."
+        )
+    if memory_bytes is not None and not memory_bytes > 0:
+        raise DescriptionError(f"memory_bytes={memory_bytes:g} holds nothing; use for example memory_bytes=8e9 for 8 GB.")
+    return chosen
+
+
+def _composition(footprint: Footprint) -> list[str]:
+    return columns(
+        ("what", "bytes"),
+        [
+            ("parameters", size(footprint.parameters)),
+            ("gradients", size(footprint.gradients)),
+            ("optimizer state", size(footprint.optimizer_state)),
+            ("saved for backward, a sample", size(footprint.saved / footprint.samples)),
+            (f"at the peak, {footprint.samples:,} samples", size(footprint.peak)),
+        ],
+        left=("what",),
+    )

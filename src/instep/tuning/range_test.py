@@ -1,0 +1,145 @@
+"""The range test: which learning rate to train with. `find_lr` makes it on a run, without a trace; `RangeTest` is its result."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from instep.sizes import require_whole
+from instep.tuning import drawing, textplot
+from instep.tuning.curve import Curve, merged
+from instep.tuning.rehearsal import Rehearsal
+from instep.tuning.snapshot import untouched
+from instep.tuning.sweep import BEFORE, Growth, Mode, sweep
+from instep.tuning.verdict import Verdict, judge, rules_of
+
+
+@dataclass(frozen=True)
+class RangeTest:
+    """The loss over growing learning rates, what the rules read off it, and the one that is recommended.
+
+        test = trainer.find_lr()
+        print(test)                     # the curve, the rules and the reason, as text
+        test.suggestion                 # for OneCycle(max_lr=…); None where the curve allows none, and `reason` says why
+        test.save("range.svg")
+
+    `lrs[i]` is the learning rate of the group with the largest one, `losses[i]` the loss after the update at it: the mean over
+    `sweeps`, which are the same test on other batches.
+    """
+
+    sweeps: tuple[Curve, ...]
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The mean of the sweeps."""
+        return merged(self.sweeps)
+
+    @property
+    def lrs(self) -> tuple[float, ...]:
+        return self.curve.lrs
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        return self.curve.losses
+
+    @property
+    def smoothed(self) -> tuple[float, ...]:
+        """The losses, averaged with their neighbours on both sides, and cut off where they have diverged."""
+        return tuple(self.curve.smoothed)
+
+    @cached_property
+    def rules(self) -> Mapping[str, float | None]:
+        """What each rule says; None where it does not apply."""
+        return rules_of(self.curve)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return judge(self.curve, self.sweeps)
+
+    @property
+    def suggestion(self) -> float | None:
+        """The learning rate to use as `max_lr` of a one-cycle; None where the curve allows none."""
+        return self.verdict.suggestion
+
+    @property
+    def reason(self) -> str:
+        """Why this one, or why none."""
+        return self.verdict.reason
+
+    @property
+    def confidence(self) -> float:
+        """From 0 to 1: how far the rules agree with each other and the sweeps among themselves."""
+        return self.verdict.confidence
+
+    def plot(self) -> Any:
+        """Draws it with matplotlib; returns the axes."""
+        return drawing.plot(self.curve, self.sweeps, self.rules, self.verdict)
+
+    def save(self, path: str | Path) -> Path:
+        """Writes it as .svg, as .png (which needs matplotlib) or as .json; returns the path."""
+        return drawing.save(Path(path), svg=self.to_svg, plot=self.plot, text=self.to_json)
+
+    def to_svg(self) -> str:
+        return drawing.svg(self.curve, self.sweeps, self.rules, self.verdict)
+
+    def to_json(self) -> str:
+        """Everything as JSON; what is not finite is null."""
+        told = {
+            "suggestion": self.suggestion,
+            "rule": self.verdict.rule,
+            "reason": self.reason,
+            "confidence": self.confidence,
+            "rules": dict(self.rules),
+            "lrs": self.lrs,
+            "losses": _finite(self.losses),
+            "smoothed": _finite(self.smoothed),
+            "sweeps": [_finite(curve.losses) for curve in self.sweeps],
+        }
+        return json.dumps(told)
+
+    def __str__(self) -> str:
+        return textplot.draw(self.curve, self.rules, self.verdict)
+
+    def __repr__(self) -> str:
+        found = "none" if self.suggestion is None else f"{self.suggestion:.2g}, confidence {self.confidence:.2f}"
+        return f"RangeTest(suggestion {found}: {self.reason})"
+
+    def _repr_html_(self) -> str:
+        return drawing.html(self.to_svg(), repr(self))
+
+
+def find_lr(
+    run: Rehearsal,
+    *,
+    low: float = 1e-7,
+    high: float = 10.0,
+    steps: int = 100,
+    mode: Mode = "exponential",
+    smoothing: float = 0.6,
+    stop_factor: float = 3.0,
+    repeats: int = 2,
+    momentum: float | None = None,
+) -> RangeTest:
+    """The range test on a run: real updates from where it stands, with a learning rate that grows from `low` to `high`.
+
+    It is made `repeats` times, each on other batches, and stops early where the loss diverges (`stop_factor` times what it was,
+    or not finite). Groups keep their ratios. `momentum` is written into the groups meanwhile: a one-cycle has its lowest at the
+    peak, so that is what to test with. Everything is put back afterwards, also after an exception or a Ctrl-C. The result depends
+    on the weights, the seed and the step only: the same test gives the same answer again.
+    """
+    growth = Growth(low, high, steps, mode, smoothing, stop_factor)
+    require_whole("repeats", repeats, least=1)
+    curves = []
+    for repeat in range(repeats):
+        start = run.step + repeat * (BEFORE + steps + 1)  # other batches than the repeat before
+        with untouched(run.model, run.optimizer, *run.stateful), closing(run.rehearse(start)) as updates:
+            curves.append(sweep(updates, run.optimizer, growth, momentum=momentum))
+    return RangeTest(tuple(curves))
+
+
+def _finite(values: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]

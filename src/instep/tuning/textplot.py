@@ -1,0 +1,100 @@
+"""A range test as text: the curve in braille dots, the rules under it, and the verdict."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from instep.report.numbers import number, rate
+from instep.report.table import wrapped
+from instep.tuning.curve import Curve
+from instep.tuning.scale import shown_range
+from instep.tuning.verdict import Verdict
+
+WIDTH, HEIGHT = 60, 10  # of the curve, in characters
+DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the bits of a braille sign, row by row
+CHOSEN = "▲"
+
+
+def draw(curve: Curve, rules: Mapping[str, float | None], verdict: Verdict) -> str:
+    """The curve with its axes, one line a rule, and the reason."""
+    low, high = shown_range(curve)
+    labels = {0: number(high), HEIGHT - 1: number(low)}
+    margin = max(map(len, labels.values())) + 1
+    lines = [f"{labels.get(row, ''):>{margin}} │{line}".rstrip() for row, line in enumerate(dots(curve, low, high))]
+    indent = " " * (margin + 2)
+    lines += [" " * (margin + 1) + "└" + "─" * WIDTH, indent + ticks(curve), (indent + marks(curve, rules, verdict)).rstrip(), ""]
+    return "\n".join([*lines, *legend(rules, verdict), "", *wrapped(said(verdict), margin + 2 + WIDTH)])
+
+
+def said(verdict: Verdict) -> str:
+    """The verdict in a sentence."""
+    if verdict.suggestion is None:
+        return f"no suggestion: {verdict.reason}"
+    return f"suggestion {rate(verdict.suggestion)} (confidence {verdict.confidence:.2f}): {verdict.reason}"
+
+
+def dots(curve: Curve, low: float, high: float) -> list[str]:
+    """The smoothed curve, two dots to a character across and four down; gaps between neighbours are filled."""
+    cells = [[0] * WIDTH for _ in range(HEIGHT)]
+    before: int | None = None
+    for x in range(2 * WIDTH):
+        y = _row(_at(curve, x / (2 * WIDTH - 1)), low, high)
+        for filled in range(min(y, y if before is None else before), max(y, y if before is None else before) + 1):
+            cells[filled // 4][x // 2] |= DOTS[filled % 4][x % 2]
+        before = y
+    return ["".join(chr(0x2800 + bits) if bits else " " for bits in line) for line in cells]
+
+
+def ticks(curve: Curve) -> str:
+    """The learning rates under the axis: the whole decades, as many as there is room for."""
+    line = [" "] * (WIDTH + 8)
+    first, last = (math.log10(curve.lrs[0]), math.log10(curve.lrs[-1]))
+    free = 0
+    for decade in range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1):
+        label, column = f"{10.0**decade:g}", _column(curve, 10.0**decade)
+        if column >= free and column + len(label) <= len(line):
+            line[column : column + len(label)] = label
+            free = column + len(label) + 2
+    return "".join(line).rstrip()
+
+
+def marks(curve: Curve, rules: Mapping[str, float | None], verdict: Verdict) -> str:
+    """The rules by their first letters where they stand, the chosen one as a triangle."""
+    line = [" "] * WIDTH
+    for name, lr in sorted(rules.items(), key=lambda rule: rule[0] == verdict.rule):  # the chosen one last, over the others
+        if lr is not None and curve.lrs[0] <= lr <= curve.lrs[-1]:
+            line[_column(curve, lr)] = CHOSEN if name == verdict.rule else name[0]
+    return "".join(line)
+
+
+def legend(rules: Mapping[str, float | None], verdict: Verdict) -> list[str]:
+    widest = max(map(len, rules))
+    return [
+        f"  {CHOSEN if name == verdict.rule else name[0]}  {name:<{widest}}  {'-' if lr is None else rate(lr)}"
+        for name, lr in rules.items()
+    ]
+
+
+def _at(curve: Curve, share: float) -> float:
+    """The smoothed loss at a share of the way along the logarithm of the learning rate, between the points."""
+    wanted = math.log(curve.lrs[0]) + share * math.log(curve.lrs[-1] / curve.lrs[0])
+    return interpolated([math.log(lr) for lr in curve.lrs], curve.smoothed, wanted)
+
+
+def interpolated(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
+    """The value at `x` on straight lines between points whose `xs` grow."""
+    right = next((i for i, other in enumerate(xs) if other >= x), len(xs) - 1)
+    left = max(right - 1, 0)
+    gap = xs[right] - xs[left]
+    share = min(1.0, (x - xs[left]) / gap) if gap else 0.0
+    return ys[left] + share * (ys[right] - ys[left])
+
+
+def _row(loss: float, low: float, high: float) -> int:
+    """The row of dots, 0 at the top."""
+    share = (high - min(max(loss, low), high)) / (high - low) if high > low else 0.5
+    return round(share * (4 * HEIGHT - 1))
+
+
+def _column(curve: Curve, lr: float) -> int:
+    whole = math.log(curve.lrs[-1] / curve.lrs[0])
+    return round(math.log(lr / curve.lrs[0]) / whole * (WIDTH - 1)) if whole else 0
