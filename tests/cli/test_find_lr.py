@@ -11,7 +11,7 @@ BUILD = '''\
 import torch
 from torch import nn
 
-from tuning.rehearsing import RehearsedTrainer as Trainer
+from instep import Trainer
 
 
 def build(lr: float = 0.1, width: int = 16, seed: int = 0) -> Trainer:

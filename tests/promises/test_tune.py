@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,11 +16,10 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, AdamW
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from instep import OneCycle, keys
+from instep import OneCycle, Trainer, keys
 from instep.tuning.batch_size import find_batch_size
 from instep.tuning.range_test import find_lr
 from tiny import CLASSES, FEATURES, TASKS
-from tuning.rehearsing import RehearsedTrainer
 
 SAMPLES, BATCH = 26, 8
 
@@ -72,7 +72,7 @@ SCHEDULES: dict[str, Any] = {
     "one cycle": OneCycle(max_lr=0.05),
     "torch's": lambda optimizer, total_steps: CosineAnnealingLR(optimizer, 2 * total_steps),
 }
-FINDERS: dict[str, Callable[[RehearsedTrainer], Any]] = {
+FINDERS: dict[str, Callable[[Trainer], Any]] = {
     "range test": lambda trainer: find_lr(trainer, steps=20),
     "linear, with momentum": lambda trainer: find_lr(trainer, low=1e-4, steps=20, mode="linear", repeats=1, momentum=0.85),
     "by trying": lambda trainer: find_batch_size(trainer, how="trying", paces=False),
@@ -88,16 +88,17 @@ class Case:
     schedule: str
     update_cycle: int
     after: int  # updates of the run before the search
+    inside: bool  # the loop over the updates goes on round it, or was left
     finder: str
     error: type[BaseException] | None  # in the forward of the search that `at` says
     at: int
 
 
-def built(case: Case, fuse: Fuse) -> RehearsedTrainer:
+def built(case: Case, fuse: Fuse) -> Trainer:
     keys.seed_all(keys.for_build(0))
     model = Drawing(fuse)
     x, y = TASKS[0].draw(SAMPLES, seed=0, dtype=torch.float32)
-    return RehearsedTrainer(
+    return Trainer(
         model,
         loss=nn.functional.cross_entropy,
         optimizer=OPTIMIZERS[case.optimizer](model.parameters()),
@@ -112,7 +113,7 @@ def built(case: Case, fuse: Fuse) -> RehearsedTrainer:
     )
 
 
-def everything(trainer: RehearsedTrainer) -> list[Any]:
+def everything(trainer: Trainer) -> list[Any]:
     """All that a search could have touched, copied."""
     model, optimizer = trainer.model, trainer.optimizer
     assert isinstance(model, Drawing)
@@ -155,21 +156,27 @@ def burning(fuse: Fuse, case: Case) -> Iterator[None]:
         fuse.left = None
 
 
+def search(trainer: Trainer, case: Case, fuse: Fuse) -> None:
+    np.random.seed(1)
+    np.random.randn(), random.gauss(0, 1)  # so that half a pair of draws is waiting
+    before = everything(trainer)
+    with burning(fuse, case):
+        FINDERS[case.finder](trainer)
+    for one, other in zip(before, everything(trainer), strict=True):
+        assert same(one, other), case
+
+
 def trained(case: Case, *, searched: bool) -> list[Any]:
     fuse = Fuse()
     trainer = built(case, fuse)
     for update in trainer.updates():
         if update.step + 1 == case.after:
-            break
-    if searched:
-        np.random.seed(1)
-        np.random.randn(), random.gauss(0, 1)  # so that half a pair of draws is waiting
-        before = everything(trainer)
-        with burning(fuse, case):
-            FINDERS[case.finder](trainer)
-        after = everything(trainer)
-        for one, other in zip(before, after, strict=True):
-            assert same(one, other), case
+            if not case.inside:
+                break
+            if searched:
+                search(trainer, case, fuse)
+    if searched and not case.inside:
+        search(trainer, case, fuse)
     trainer.fit()
     return [*trainer.model.state_dict().values(), *(p.grad for p in trainer.model.parameters()), trainer.optimizer.state_dict()]
 
@@ -180,23 +187,35 @@ CASES = st.builds(
     schedule=st.sampled_from(sorted(SCHEDULES)),
     update_cycle=st.sampled_from([1, 2]),
     after=st.sampled_from([1, 2, 4]),
+    inside=st.booleans(),
     finder=st.sampled_from(sorted(FINDERS)),
     error=st.sampled_from([None, None, ZeroDivisionError, KeyboardInterrupt]),
     at=st.integers(0, 30),
 )
 
 
+def check(case: Case) -> None:
+    for one, other in zip(trained(case, searched=False), trained(case, searched=True), strict=True):
+        assert same(one, other), case
+
+
 @settings(max_examples=25, deadline=None)
 @given(case=CASES)
 def test_a_search_leaves_no_trace(case: Case) -> None:
-    for one, other in zip(trained(case, searched=False), trained(case, searched=True), strict=True):
-        assert same(one, other), case
+    check(case)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(case=CASES)
+def test_five_hundred_searches_leave_no_trace(case: Case) -> None:
+    check(case)
 
 
 def test_also_before_the_first_update() -> None:
     """The optimizer has no state yet, and has none afterwards."""
     for finder in FINDERS.values():
-        trainer = built(Case("adamw", "one cycle", 1, 0, "", None, 0), Fuse())
+        trainer = built(Case("adamw", "one cycle", 1, 0, False, "", None, 0), Fuse())
         before = everything(trainer)
         finder(trainer)
         assert not trainer.optimizer.state

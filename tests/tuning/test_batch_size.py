@@ -161,8 +161,8 @@ def test_without_a_budget_it_is_what_the_machine_has(monkeypatch: pytest.MonkeyP
 def test_where_the_system_tells_nothing_tensors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resident, "restart_peak", lambda: False)
     monkeypatch.setattr(resident, "resident_bytes", lambda: None)
-    search = find_batch_size(wide_run(), memory_bytes=500e6, margin=0.0, paces=False)
-    assert search.largest == int(500e6 / (3 * 2**23))
+    search = find_batch_size(wide_run(), memory_bytes=250e6, margin=0.0, paces=False)
+    assert search.largest == int(250e6 / (3 * 2**23))
     assert search.predicted_bytes == pytest.approx(search.largest * 3 * 2**23, rel=0.01)
 
 

@@ -73,9 +73,7 @@ def test_the_run_may_be_finished_already() -> None:
     assert all(map(torch.equal, before, end_of(run)))
 
 
-@settings(max_examples=12, deadline=None)
-@given(lives=st.lists(st.integers(0, 220), min_size=1, max_size=3))
-def test_cut_off_anywhere_it_goes_on_bit_for_bit(lives: list[int]) -> None:
+def check_cut_off(lives: list[int]) -> None:
     """In a range test, between it and its cycle, in a cycle, before its end was written down."""
     whole = small_run()
     expected = fit_cycles(whole, max_cycles=2, steps=20)
@@ -91,6 +89,22 @@ def test_cut_off_anywhere_it_goes_on_bit_for_bit(lives: list[int]) -> None:
     run.lives = math.inf
     assert fit_cycles(run, max_cycles=2, steps=20) == expected
     assert all(map(torch.equal, end_of(whole), end_of(run)))
+
+
+CUTS = st.lists(st.integers(0, 220), min_size=1, max_size=3)  # after how many updates, those of the range tests included
+
+
+@settings(max_examples=12, deadline=None)
+@given(lives=CUTS)
+def test_cut_off_anywhere_it_goes_on_bit_for_bit(lives: list[int]) -> None:
+    check_cut_off(lives)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(lives=CUTS)
+def test_cut_off_three_hundred_times(lives: list[int]) -> None:
+    check_cut_off(lives)
 
 
 def test_the_schedule_is_the_callers() -> None:

@@ -155,7 +155,7 @@ def test_the_result_has_all_its_parts() -> None:
 def test_repr_is_one_line() -> None:
     assert repr(SHOWN) == (
         "RangeTest(suggestion 0.067, confidence 0.37: the loss falls from 2 to 0.2 at lr 0.1 and has risen at lr 10; "
-        "this is a little below lr 0.1, where it is lowest.)"
+        "this is a little below lr 0.1, up to where it stays there.)"
     )
     assert repr(RangeTest((curve([2.0] * 5),))).startswith("RangeTest(suggestion none: flat: ")
 

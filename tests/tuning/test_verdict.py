@@ -14,7 +14,8 @@ def test_a_curve_that_falls_and_breaks_is_followed_to_before_it_breaks() -> None
     assert verdict.suggestion == pytest.approx(0.1 / 1.5)
     assert verdict.rule == "before divergence"
     assert verdict.reason == (
-        "the loss falls from 2 to 0.2 at lr 0.1 and has risen at lr 10; this is a little below lr 0.1, where it is lowest."
+        "the loss falls from 2 to 0.2 at lr 0.1 and has risen at lr 10; "
+        "this is a little below lr 0.1, up to where it stays there."
     )
     # steepest is 1.82 decades away, the valley 1.16, a tenth of the minimum 0.82; two would be too many. The repeats agree.
     assert verdict.confidence == pytest.approx((3 - 1.82 / 2 - 1.16 / 2 - 0.82 / 2) / 3, abs=0.01)
@@ -25,6 +26,15 @@ def test_where_the_floor_is_wide_it_is_a_third_of_the_rise() -> None:
     verdict = judge(wide, [wide, wide])
     assert verdict.suggestion == pytest.approx(wide.lrs[7] / 3)
     assert verdict.reason.endswith("and has risen at lr 0.17; this is that divided by 3.")
+
+
+def test_a_doubtful_suggestion_says_that_the_rules_disagree() -> None:
+    verdict = judge(TYPICAL, [TYPICAL])
+    assert verdict.confidence < 0.3
+    assert verdict.reason.endswith(
+        " But the rules disagree, from 0.001 to 0.067: a short cycle may diverge here; smaller is safer."
+    )
+    assert "disagree" not in judge(TYPICAL, [TYPICAL, TYPICAL]).reason
 
 
 def test_without_a_repeat_half_of_the_confidence_is_left() -> None:

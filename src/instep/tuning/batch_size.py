@@ -19,7 +19,7 @@ from instep.tuning import pace, resident, trying
 from instep.tuning.footprint import Footprint
 from instep.tuning.measuring import Measuring
 from instep.tuning.pace import Paced
-from instep.tuning.rehearsal import Rehearsal
+from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.trying import Tried
 
@@ -36,6 +36,9 @@ class BatchSizeSearch:
         search.largest, search.update_cycle      # Trainer(…, update_cycle=search.update_cycle) for the same effective batch
 
     `largest` is 0 where not even the smallest micro-batch fits. `knee` is the smallest size that is nearly as fast as any.
+
+    >>> BatchSizeSearch(48, "trying", "50 did not fit.", batch_size=128, tried=(), paces=()).advice
+    'batch_size=128 fits with update_cycle=3, in micro-batches of 43.'
     """
 
     largest: int
@@ -109,6 +112,7 @@ def find_batch_size(
     is left free. No size above `most` is looked at, nor above the number of training samples. `paces` also times updates over
     sizes. Everything is put back afterwards, also after an exception or a Ctrl-C.
     """
+    require_one_optimizer(run)
     chosen = _checked(run, memory_bytes, margin, most, how)
     most = min(run.samples, most or run.samples)
     least = min(2, most)  # BatchNorm takes no single sample

@@ -16,6 +16,7 @@ from instep.schedules.one_cycle import OneCycle
 from instep.sizes import require_whole
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import Rehearsal
+from instep.tuning.sweep import peak_momentum
 
 Mode = Literal["min", "max"]
 
@@ -107,11 +108,10 @@ def fit_cycles(
         raise DescriptionError("fit_cycles() goes by the monitored value, so it needs evaluations; pass valid= to the Trainer.")
     if not 0 <= min_delta < math.inf:
         raise DescriptionError(f"min_delta={min_delta} is no least gain; use 0 or a number above it.")
-    momentum = schedule(1.0).momentum
-    lowest = None if momentum is None else momentum[0]  # at the peak of the cycle
+    momentum = peak_momentum(schedule(1.0))
 
     def test() -> RangeTest:
-        return find_lr(run, low=low, high=high, steps=steps, repeats=repeats, momentum=lowest)
+        return find_lr(run, low=low, high=high, steps=steps, repeats=repeats, momentum=momentum)
 
     while True:
         cycles = recorded(run)

@@ -64,10 +64,10 @@ def html(picture: str, sentence: str) -> str:
 
 
 def save(path: Path, *, svg: Callable[[], str], plot: Callable[[], Any], text: Callable[[], str]) -> Path:
-    """Writes the picture, or the numbers, in the format that the name ends in."""
+    """Writes the picture, or the numbers, in the format that the name ends in; only what is needed is made."""
     ending = path.suffix.lower()
     if ending == ".svg":
-        path.write_text(svg().replace("background: none", "background: white"), encoding="utf-8")
+        path.write_text(svg(), encoding="utf-8")
     elif ending == ".json":
         path.write_text(text() + "\n", encoding="utf-8")
     elif ending == ".png":

@@ -1,8 +1,8 @@
 """Measuring: the largest size within a budget of memory, where trying would be too late: a CPU out of memory kills the process.
 
 The footprints of small sizes are counted and extrapolated; the size that they allow is then run for real, and corrected by what
-the process really took: the C library keeps freed blocks, which took 0 to 60 % more than the tensors
-of an MLP, a CNN and a transformer need, and up to three times as much where many blocks are a little below 32 MB [M].
+the process really took. The C library keeps freed blocks: that took 0 to 60 % more than the tensors of an MLP, a CNN and a
+transformer need, and up to three times as much where many blocks are a little below 32 MB [M].
 """
 
 from collections.abc import Callable, Generator, Sequence

@@ -12,7 +12,7 @@ from typing import Any
 from instep.sizes import require_whole
 from instep.tuning import drawing, textplot
 from instep.tuning.curve import Curve, merged
-from instep.tuning.rehearsal import Rehearsal
+from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.sweep import BEFORE, Growth, Mode, sweep
 from instep.tuning.verdict import Verdict, judge, rules_of
@@ -29,6 +29,10 @@ class RangeTest:
 
     `lrs[i]` is the learning rate of the group with the largest one, `losses[i]` the loss after the update at it: the mean over
     `sweeps`, which are the same test on other batches.
+
+    >>> sweep = Curve(before=(2.0, 2.0, 2.0), lrs=(0.01, 0.02, 0.04, 0.08, 0.16), losses=(1.9, 1.0, 0.5, 0.5, 4.0), smoothing=0.0)
+    >>> RangeTest((sweep, sweep)).reason
+    'the loss falls from 2 to 0.5 at lr 0.04 and has risen at lr 0.16; this is that divided by 3.'
     """
 
     sweeps: tuple[Curve, ...]
@@ -81,10 +85,11 @@ class RangeTest:
 
     def save(self, path: str | Path) -> Path:
         """Writes it as .svg, as .png (which needs matplotlib) or as .json; returns the path."""
-        return drawing.save(Path(path), svg=self.to_svg, plot=self.plot, text=self.to_json)
+        return drawing.save(Path(path), svg=lambda: self.to_svg(background="white"), plot=self.plot, text=self.to_json)
 
-    def to_svg(self) -> str:
-        return drawing.svg(self.curve, self.sweeps, self.rules, self.verdict)
+    def to_svg(self, *, background: str = "none") -> str:
+        """The picture; without a background it has the page's own colours."""
+        return drawing.svg(self.curve, self.sweeps, self.rules, self.verdict, background=background)
 
     def to_json(self) -> str:
         """Everything as JSON; what is not finite is null."""
@@ -133,6 +138,7 @@ def find_lr(
     """
     growth = Growth(low, high, steps, mode, smoothing, stop_factor)
     require_whole("repeats", repeats, least=1)
+    require_one_optimizer(run)
     curves = []
     for repeat in range(repeats):
         start = run.step + repeat * (BEFORE + steps + 1)  # other batches than the repeat before

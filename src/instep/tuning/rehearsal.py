@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from instep.errors import DescriptionError
 from instep.records import Done
 
 
@@ -45,3 +46,13 @@ class Rehearsal(Protocol):
         rate is the caller's to set, and nothing is logged, saved or counted. What they change is the caller's to put back. With
         `samples`, each update is made on one micro-batch of exactly so many samples instead.
         """
+
+
+def require_one_optimizer(run: Rehearsal) -> None:
+    """A run of several players has several learning rates, and updates that cannot be told apart."""
+    optimizer: object = run.optimizer
+    if not isinstance(optimizer, Optimizer):
+        kind = type(optimizer).__name__
+        raise DescriptionError(
+            f"the run has several optimizers (a {kind}), and a finder works on a run with one; make a run of each part."
+        )

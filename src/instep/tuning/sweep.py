@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 from instep.records import Done
+from instep.schedules.one_cycle import OneCycle
 from instep.schedules.schedule import starting_lr
 from instep.sizes import require_whole
 from instep.tuning.curve import Curve
@@ -77,6 +78,11 @@ def sweep(updates: Iterator[Done], optimizer: Optimizer, growth: Growth, *, mome
         if not math.isfinite(losses[-1]) or _diverged(before, losses, growth):
             break
     return Curve(tuple(before), lrs[: len(losses)], tuple(losses), growth.smoothing, growth.stop_factor)
+
+
+def peak_momentum(schedule: object) -> float | None:
+    """The momentum at the peak of a one-cycle, its lowest: what to test its learning rate with. None for other schedules."""
+    return schedule.momentum[0] if isinstance(schedule, OneCycle) and schedule.momentum is not None else None
 
 
 class Writer:
