@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from instep import OneCycle, Trainer
 from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss, UpdateError
+from instep.optim.freeze import freeze
 from instep.schedules import Step
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -152,6 +153,16 @@ def test_another_description_is_refused_with_both_sides(run: Path, changes: dict
         make(run, **changes).fit()
     assert "holds a run with another description (before -> now)" in str(caught.value)
     make(run).fit()  # the folder is as it was, and free
+
+
+def test_another_freezing_is_another_run(run: Path) -> None:
+    stop_at(make(run), 5)
+    model = TASKS[0].build(0, torch.float32)
+    freeze(model, "0")
+    words = r"settings\.frozen: nothing -> \['0\.weight', '0\.bias'\](.|\n)*allow_changes=\('frozen',\)"
+    with pytest.raises(DescriptionError, match=words):
+        make(run, model).fit()
+    make(run, model, allow_changes=("frozen",)).fit()
 
 
 def test_a_run_that_failed_before_its_first_checkpoint_does_not_block_the_folder(run: Path) -> None:

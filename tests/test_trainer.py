@@ -429,8 +429,17 @@ def test_a_non_finite_loss_can_be_skipped() -> None:
     assert updates[first + 1].lr == updates[first].lr  # a skipped update takes no step of the schedule
 
 
+def test_a_model_of_which_nothing_trains_is_refused() -> None:
+    model = net()
+    freeze(model)
+    with pytest.raises(DescriptionError, match=r"every parameter of the optimizer is frozen \(requires_grad=False\)"):
+        make(model)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_after_a_whole_update(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_ends_the_run_after_a_whole_update(
+    number: signal.Signals, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     handler = signal.getsignal(number)
 
     class Calling(nn.Module):
@@ -452,6 +461,7 @@ def test_a_signal_ends_the_run_after_a_whole_update(number: signal.Signals, tmp_
         trainer.fit()
     assert (caught.value.signal, caught.value.step) == (number, 3)
     assert isinstance(caught.value, KeyboardInterrupt)
+    assert capfd.readouterr().err == "\ninstep: stopping after this update; once more stops at once.\n"
     assert signal.getsignal(number) is handler
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == {"state": "interrupted", "step": 3}
     trainer.fit()

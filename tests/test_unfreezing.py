@@ -122,9 +122,9 @@ def test_what_cannot_be_unfrozen(at: Any, words: str) -> None:
 
 def test_what_was_frozen_by_hand_is_not_ours_to_unfreeze() -> None:
     model = net()
-    model[1].requires_grad_(False)
+    model[1].bias.requires_grad_(False)
     with pytest.raises(DescriptionError, match=r"\(requires_grad=False was set by hand there\)"):
-        make(model, unfreeze_at={1: "1"})
+        make(model, unfreeze_at={1: "1.bias"})
 
 
 def test_lbfgs_cannot() -> None:

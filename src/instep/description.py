@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -46,6 +46,10 @@ class Description:
     monitor: str | None
     monitor_mode: str
     notes: tuple[str, ...]
+    frozen: tuple[str, ...] = field(init=False)  # the parameters that take no gradient when the run is described
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frozen", tuple(name for name, p in self.model.named_parameters() if not p.requires_grad))
 
 
 def plan_of(description: Description) -> Plan:
@@ -100,7 +104,8 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         "format": FORMAT,
         "title": _title(description.model),
         "hyper_parameters": {name: told(value) for name, value in hyper_parameters.items()},
-        "settings": {name: told(value) for name, value in description.settings.items()},
+        "settings": {name: told(value) for name, value in description.settings.items()}
+        | ({"frozen": list(description.frozen)} if description.frozen else {}),
         "model": {
             "class": _title(description.model),
             "parameters": {name: list(p.shape) for name, p in description.model.named_parameters()},

@@ -1,6 +1,9 @@
 """Ctrl-C and SIGTERM: asked to stop, a run finishes its update first; asked twice, it stops at once."""
 
+import contextlib
+import os
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -29,3 +32,6 @@ class Interrupt:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
+        # Straight to the descriptor: the handler may have interrupted a print in its middle.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            os.write(sys.stderr.fileno(), b"\ninstep: stopping after this update; once more stops at once.\n")

@@ -37,6 +37,8 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
     own = set(model.parameters())
     if not any(p in own for group in optimizer.param_groups for p in group["params"]):
         raise DescriptionError("the optimizer holds no parameter of this model; was it made from another one?")
+    if not any(p.requires_grad for group in optimizer.param_groups for p in group["params"]):
+        raise DescriptionError("every parameter of the optimizer is frozen (requires_grad=False), so nothing would train.")
     return optimizer
 
 

@@ -218,6 +218,8 @@ def set_first(parameter: Any, *values: float) -> None:
     [
         ({"norm": 0.0}, r"clip_norm=0\.0 leaves no gradient; use a number above 0, or None for no clipping"),
         ({"value": math.nan}, r"clip_value=nan leaves no gradient"),
+        ({"norm": [1.0]}, r"clip_norm=\[1\.0\] is no limit; use a number, or a mapping of numbers by the groups' names\."),
+        ({"value": {"a": True}}, r"clip_value\['a'\]=True is no limit"),
         ({"norm": {"a": -1.0}}, r"clip_norm\['a'\]=-1\.0 leaves no gradient"),
         ({"norm": {"base": 1.0}}, r"clip_norm names the group 'base', which the optimizer does not have; its groups are a, b\."),
     ],

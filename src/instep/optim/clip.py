@@ -159,7 +159,11 @@ def _check(kind: _Kind, limit: Limit, optimizer: Optimizer) -> None:
         *((f"{kind}[{entry!r}]", value) for entry, value in (limit.items() if isinstance(limit, Mapping) else ())),
         *((f"{kind} of group {name or index!r}", groups[index].get(kind)) for index, name in enumerate(names)),
     ]:
-        if value is not None and not value > 0:
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise DescriptionError(f"{where}={value!r} is no limit; use a number, or a mapping of numbers by the groups' names.")
+        if not value > 0:
             raise DescriptionError(f"{where}={value} leaves no gradient; use a number above 0, or None for no clipping.")
     for entry in limit if isinstance(limit, Mapping) else ():
         if not any(_fits(entry, name) for name in names):
