@@ -143,11 +143,11 @@ class PositionDrive(StillDrive):
     into a checkpoint, and a group that joined later has it again on resume.
     """
 
-    def __init__(self, schedule: Schedule, optimizer: Optimizer, total_steps: int) -> None:
+    def __init__(self, schedule: Schedule, optimizer: Optimizer, total_steps: int, *, begin: int = 0) -> None:
         groups = optimizer.param_groups
         starts = [starting_lr(group) for group in groups]
         bases = schedule.bases(starts)
-        self._schedule, self._total = schedule, total_steps
+        self._schedule, self._total, self._begin = schedule, total_steps, begin
         self._curve_of: dict[float, Curve] = {}  # groups with the same base share a curve
         self._curves = [self._curve(base) for base in bases]
         self._momentum = schedule.momentum_curve(total_steps)
@@ -158,7 +158,8 @@ class PositionDrive(StillDrive):
             group["initial_lr"] = start
 
     def before_update(self, position: int) -> None:
-        """Writes the values of the update at `position`."""
+        """Writes the values of the update at `position`; the schedule's first is that at `begin`."""
+        position -= self._begin
         groups = self._optimizer.param_groups  # a new list after each optimizer.load_state_dict
         if len(groups) != len(self._curves):
             self._take_in(groups)
