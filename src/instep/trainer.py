@@ -8,6 +8,7 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +45,8 @@ from instep.player import Player
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
-from instep.schedules import OneCycle
+from instep.schedules import OneCycle, drive
+from instep.schedules.retuned import retuned
 from instep.sizes import Sizes
 from instep.sums import OnNonFinite
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
@@ -243,6 +245,7 @@ class Trainer:
             require_monitor(player.drive, self._monitor)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
+        self.remarks: dict[str, Any] = {}  # what else a command wants to find again in run.json
         self._allow_changes = (allow_changes,) if isinstance(allow_changes, str) else tuple(allow_changes)
         self._logbook = Logbook(
             History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
@@ -741,8 +744,8 @@ class Trainer:
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides the result, as `run.json` keeps it."""
-        cycles = {} if self._cycling is None else {"cycles": self._cycling.described()}
-        return as_json(self._description, self.hyper_parameters) | {"script": self.script} | cycles
+        told = as_json(self._description, self.hyper_parameters) | {"script": self.script, **self.remarks}
+        return told if self._cycling is None else told | {"cycles": self._cycling.described()}
 
     def example(self) -> Any:
         """The first batch that the run trains on."""
@@ -764,6 +767,22 @@ class Trainer:
     def set_folder(self, folder: str | Path) -> None:
         """Where to write, for a run that has not begun."""
         self.folder = Path(folder)
+
+    def set_lr(self, lr: float) -> None:
+        """The learning rate, for a run that has not begun: the peak of its OneCycle, or what its groups start from.
+
+        Groups keep their ratios, and the largest gets `lr` itself; `find_lr().suggestion` is such a number.
+        """
+        require_one_optimizer(self)
+        if self._step or self._running:
+            raise DescriptionError(f"the run has begun (step {self._step}), so its learning rate cannot be set any more.")
+        player, before = self._players[0], self._description
+        schedule = retuned(before.settings["schedule"], player.optimizer, lr)
+        notes = before.notes[len(player.drive.notes) :]  # the drive's stand first
+        player.drive = drive(schedule, player.optimizer, total_steps=max(1, self.total_steps), epochs=self._sizes.epochs_begun)
+        require_monitor(player.drive, self._monitor)
+        settings = {**before.settings, "schedule": schedule}
+        self._description = replace(before, settings=settings, notes=(*player.drive.notes, *notes))
 
     def set_progress(self, show: bool | None) -> None:
         """Whether to show progress: True, False, or None for what suits the terminal."""

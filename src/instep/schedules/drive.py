@@ -13,11 +13,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from instep.errors import DescriptionError
 from instep.schedules.decay import Constant
 from instep.schedules.function import FromFunction
+from instep.schedules.plateau import Plateau, PlateauDrive
 from instep.schedules.schedule import Curve, Schedule, starting_lr
 from instep.schedules.scheduler import PerEpoch, build_per_epoch, build_scheduler, named, required_parameters
 
 # What `schedule=` may be.
-AnySchedule = Schedule | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
+AnySchedule = Schedule | Plateau | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
 
 EXAMPLES = (
     "use a function of position (schedule=OneCycle(max_lr=0.1), schedule=lambda position: 0.1 / (1 + position)), "
@@ -71,6 +72,8 @@ def drive(schedule: AnySchedule, optimizer: Optimizer, *, total_steps: int, epoc
         return StillDrive()
     if isinstance(schedule, Schedule):
         return PositionDrive(schedule, optimizer, total_steps)
+    if isinstance(schedule, Plateau):
+        return PlateauDrive(schedule, optimizer)
     if isinstance(schedule, PerEpoch):
         return build_per_epoch(schedule, optimizer, epochs)
     _check_callable(schedule)
@@ -98,7 +101,7 @@ def _check_callable(schedule: object) -> None:
             f"schedule= is the class {name}; pass a function that builds one: "
             f"schedule=lambda optimizer, total_steps: {name}(optimizer, …)."
         )
-    if isinstance(schedule, type) and issubclass(schedule, Schedule):
+    if isinstance(schedule, type) and issubclass(schedule, Schedule | Plateau):
         raise DescriptionError(f"schedule= is the class {schedule.__name__}; call it: schedule={schedule.__name__}(…).")
     if not callable(schedule) or isinstance(schedule, type):
         raise DescriptionError(f"schedule= is {named(schedule)}, which is no schedule; {EXAMPLES}.")
