@@ -20,7 +20,7 @@ from instep.checkpoint import Checkpoint, steps
 from instep.computing import Computing, Precision
 from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.data.feed import Feed, Loading
-from instep.data.loader import Batch, WorkerCount
+from instep.data.loader import Batch, WorkerCount, sent_batch
 from instep.data.looking import look
 from instep.data.pieces import piece
 from instep.data.position import Collate, Transform
@@ -41,13 +41,14 @@ from instep.metrics import as_metrics
 from instep.modes import Modes
 from instep.objective import LossFunction
 from instep.optim.clip import Limit
+from instep.overflow import OnOverflow, Overflow
 from instep.player import Player
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
 from instep.schedules import OneCycle, drive
 from instep.schedules.retuned import retuned
-from instep.sizes import Sizes
+from instep.sizes import Sizes, needs_two
 from instep.sums import OnNonFinite
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
 from instep.tuning.cycles import CycleOptions, Cycles
@@ -62,7 +63,7 @@ from instep.wiring import loss_modules, monitor_for, require_monitor
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
+    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
 }  # fmt: skip
 
 
@@ -136,6 +137,7 @@ class Trainer:
         channels_last: bool = False,
         deterministic: bool = False,
         on_nonfinite: OnNonFinite = "stop",
+        on_overflow: OnOverflow = "raise",
         log_every: int = 50,
         progress: bool | None = None,
     ) -> None:
@@ -206,16 +208,26 @@ class Trainer:
         self._modes = Modes(optimizers.values())
         self._unfreezing = Unfreezing(model, unfreeze_at, self._players)
         settings["unfreeze_at"] = self._unfreezing.told()
-        if self._unfreezing.frees_batch_norm():
+        frees_batch_norm = self._unfreezing.frees_batch_norm()
+        if frees_batch_norm:
             self._sizes.require_no_lonely_sample(nn.BatchNorm1d(1))
+        self._sizes = replace(self._sizes, fewest=2 if needs_two(model) or frees_batch_norm else 1)
+        losses = loss_modules(loss, objective)
+        self._overflow = Overflow(
+            on_overflow,
+            (model, *losses),
+            self.device,
+            say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
+        )
         self.average = average_for(model, ema, self._modes)
         self._loader = feed.train_loader(
             batch_size=batch_size,
             device=self.device,
             drop_last=drop_last,
             epochs=self._sizes.epochs_begun,
-            say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
+            say=lambda text: self._logbook.note(text),  # noqa: PLW0108
         )
+        self._loader.may_stay_on_host = self._overflow.splits and batch_transform is None  # which takes a batch as a whole
         self._examiner = Examiner(
             model,
             self._computing,
@@ -225,6 +237,7 @@ class Trainer:
             average=self.average,
             feed=feed,
             sizes=self._sizes,
+            overflow=self._overflow,
             seed=seed,
             device=self.device,
         )
@@ -290,9 +303,7 @@ class Trainer:
             capture=self._captured,
             restore=self._restore,
         )
-        self._learned = Learned(
-            model, self._players, modes=self._modes, average=self.average, losses=loss_modules(loss, objective)
-        )
+        self._learned = Learned(model, self._players, modes=self._modes, average=self.average, losses=losses)
         self._step = 0
         self._stop = self.total_steps  # where the run ends, or the cycle that it is in
         self._cycling: Cycling | None = None  # of a run in cycles
@@ -389,7 +400,7 @@ class Trainer:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
         notices = self._keeper.enter(self.folder, self.describe, self._step)
-        state, self._running = "failed", True
+        state, self._running, splits = "failed", True, self._overflow.splits
         try:
             self._open(notices)
             with self._computing.algorithms():
@@ -398,10 +409,19 @@ class Trainer:
                     played = []
                     for player in self._on_turn():
                         player.begin(self._step)
+                        done = None
                         try:
-                            done = player.cycle.run(self._micro_batches(batch), player.objective)
-                        except (NonFiniteLoss, NonFiniteGradient) as error:
-                            raise self._located(error, batch, player) from None
+                            if splits:
+                                self._overflow.keep(player)
+                            while done is None:
+                                try:
+                                    done = player.cycle.run(self._micro_batches(batch), player.objective)
+                                    continue
+                                except (NonFiniteLoss, NonFiniteGradient) as error:
+                                    raise self._located(error, batch, player) from None
+                                except (RuntimeError, MemoryError) as error:
+                                    self._sizes = self._overflow.finer(error, self._sizes, batch, player)
+                                self._overflow.begin_again(player)  # where the error, and all that its frames hold, is gone
                         finally:
                             player.end()
                         played.append(player.recorded(batch, done))
@@ -444,6 +464,8 @@ class Trainer:
                 self._logbook.go_on_to(self._stop)
             for notice in notices:
                 self._logbook.note(notice)
+            if notices and self._sizes.largest is not None:
+                self._logbook.note(f"micro-batches of more than {self._sizes.largest} did not fit in memory: split as before")
 
     def _remaining(self) -> Iterator[Batch]:
         """The batches from where the run stands to its last."""
@@ -480,6 +502,10 @@ class Trainer:
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         """The pieces of a batch with their offsets in it."""
         spans = self._sizes.spans(batch.samples)
+        if batch.on_host:
+            for start, stop in spans:
+                yield start, sent_batch(piece(batch.data, start, stop), self.device)
+            return
         if len(spans) == 1:
             yield 0, batch.data
             return
@@ -549,6 +575,7 @@ class Trainer:
             "stream": self._loader.state,
             "standing": self._learned.standing(),
             "cycles": None if self._cycling is None else self._cycling.state(),
+            "finer_split": {"training": self._sizes.largest, "evaluation": self._examiner.largest},
         }
         return Checkpoint(self._step, self._learned.parts(), state, self._best_step)
 
@@ -565,6 +592,8 @@ class Trainer:
         self._logbook.restore(state["logbook"])
         if self._monitor is not None and state["monitor"] is not None:
             self._monitor.restore(state["monitor"])
+        finer = state.get("finer_split", {})  # a checkpoint of an older version has none
+        self._sizes, self._examiner.largest = replace(self._sizes, largest=finer.get("training")), finer.get("evaluation")
         self._step = state["step"]
         self._patience_over = self._monitor is not None and self._monitor.exhausted
         if self._cycling is not None:
