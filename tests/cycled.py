@@ -24,7 +24,8 @@ def trainer(folder: Path | None = None, **options: Any) -> Trainer:
     options.setdefault("optimizer", torch.optim.Adam(groups, lr=1e-3))
     options.setdefault("valid", (x, y))
     options.setdefault("epochs", 2)
-    return Trainer(model, loss=nn.functional.cross_entropy, train=(x, y), batch_size=16, folder=folder, progress=False, **options)
+    options.setdefault("train", (x, y))
+    return Trainer(model, loss=nn.functional.cross_entropy, batch_size=16, folder=folder, progress=False, **options)
 
 
 def fitted(run: Trainer, **options: Any) -> Cycles:

@@ -1,16 +1,18 @@
 """`fit_cycles`: cycles that are trained and said; and what does not fit together. Going on is in promises/test_cycles."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import IterableDataset
 
 from cycled import LENGTH, fitted, last, rows, trainer
 from instep import Loss, OneCycle, Trainer
 from instep.cli import main
-from instep.errors import DescriptionError, InstepError, UpdateError
+from instep.errors import DescriptionError, InstepError, Notice, UpdateError
 from instep.history import HistoryFile
 from instep.schedules import Constant, Linear
 from tiny import CLASSES, FEATURES, TASKS
@@ -79,6 +81,23 @@ def test_a_cycle_follows_the_updates_that_were_made() -> None:
     assert lrs[3] == lrs[4]
     assert [lrs[0], lrs[10]] == pytest.approx([cycle.max_lr / 25 for cycle in done.cycles])
     assert lrs[9] > 10 * lrs[19]
+
+
+class Rows(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """80 samples one after another, in batches of 16: 5 updates a pass."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        x, _ = TASKS[0].draw(80, seed=0, dtype=torch.float32)
+        yield from zip(x, (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long(), strict=True)
+
+
+def test_an_iterable_is_read_on_through_the_cycles() -> None:
+    """Only the second range test has to read again: it begins behind the first 10 batches."""
+    with pytest.warns(Notice) as said:
+        assert len(fitted(trainer(train=Rows(), steps_per_epoch=5), max_cycles=2).cycles) == 2
+    assert [str(notice.message).rpartition(": ")[2] for notice in said] == [
+        "160 samples are read again to get to batch 0 of epoch 2."
+    ]
 
 
 def test_it_ends_when_a_cycle_gains_too_little() -> None:

@@ -111,8 +111,9 @@ class Cycling:
     def _follow(self, cycle: Cycle) -> None:
         """Drive the optimizer through this cycle: its schedule begins at the updates made before it."""
         schedule = self._options.schedule(cycle.max_lr)
-        length = cycle.stop - cycle.start
-        self._player.drive = PositionDrive(schedule, self._player.optimizer, length, begin=cycle.made)
+        self._player.drive = PositionDrive(
+            schedule, self._player.optimizer, cycle.stop - cycle.start, begin=cycle.made, groups_then=cycle.groups
+        )
 
     def _why_ended(self, patience_over: bool) -> str | None:
         if patience_over:

@@ -7,6 +7,7 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -376,6 +377,7 @@ class Trainer:
             self._cycling.change(options)
             if self._finished and self._cycling.ended is None:
                 self._reopen()
+        self._loader.lengthen(-(-self.total_steps * max_cycles // self.steps_per_epoch))
         cycling = self._cycling
         with cycling.asked():
             self.fit()
@@ -743,6 +745,7 @@ class Trainer:
             batch_size=self.batch_size if samples is None else samples,
             device=self.device,
             drop_last=self._sizes.drop_last or samples is not None,
+            epochs=sys.maxsize,  # without end
         )
         spans = self._sizes.spans if samples is None else whole
         with self._computing.algorithms(), contextlib.closing(rehearsed(self._players[0], loader, start, spans)) as updates:

@@ -5,16 +5,19 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from cycled import LENGTH, fitted, result, rows, trainer
-from instep import Trainer
+from instep import Trainer, Update, freeze, keys
 from instep.errors import Interrupted
 from instep.tuning import cycles, range_test
+from tiny import CLASSES, FEATURES, TASKS
 
 
 @pytest.mark.parametrize("checkpoint_every", ["epoch", 1, None])
@@ -33,18 +36,22 @@ def test_stopped_between_updates_it_goes_on_bit_for_bit(tmp_path: Path, stops: l
     assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
 
 
-def stopped_at(run: Trainer, step: int) -> None:
-    """Ctrl-C, at the evaluation or the forward of the update at this step."""
+def stopped_at(run: Trainer, step: int, **options: Any) -> None:
+    """Ctrl-C right after the update at this step."""
+    watched(run, lambda update: signal.raise_signal(signal.SIGINT) if update.step == step else None)
+    fitted(run, **options)
+
+
+def watched(run: Trainer, look: Callable[[Update], object]) -> None:
+    """Look at every update of a run."""
     heard = run._recorded
 
-    def recorded(*arguments: Any) -> Any:
+    def recorded(*arguments: Any) -> Update:
         update = heard(*arguments)
-        if update.step == step:
-            signal.raise_signal(signal.SIGINT)
+        look(update)
         return update
 
     run._recorded = recorded  # type: ignore[method-assign,assignment]
-    fitted(run)
 
 
 def interrupted_in_the_range_test(run: Trainer, after: int, number: int = 1) -> None:
@@ -136,6 +143,43 @@ def blind_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(run, **options | ({"high": 1e-6} if run.step else {}))
 
     monkeypatch.setattr(cycles, "find_lr", find_lr)
+
+
+def joining(folder: Path) -> Trainer:
+    """In the middle of the second cycle a group joins that has ten times the learning rate of what was there."""
+    keys.seed_all(keys.for_build(1))
+    model = nn.Sequential(nn.Linear(FEATURES, 8), nn.ReLU(), nn.Linear(8, CLASSES))
+    freeze(model, "0")
+    x, y = TASKS[0].draw(80, seed=0, dtype=torch.float32)
+    return Trainer(
+        model,
+        loss=nn.functional.cross_entropy,
+        optimizer=torch.optim.Adam([{"params": model[2].parameters(), "lr": 1e-4}], lr=1e-3),
+        unfreeze_at={3: "0"},
+        train=(x, y),
+        valid=(x, y),
+        epochs=2,
+        batch_size=16,
+        log_every=1,
+        folder=folder,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("stop", [12, 17])
+def test_a_group_that_joins_in_a_cycle(tmp_path: Path, stop: int) -> None:
+    whole = joining(tmp_path / "whole")
+    lrs: list[tuple[float, ...]] = []
+    watched(whole, lambda update: lrs.append(update.lrs))
+    expected = fitted(whole, max_cycles=2)
+    assert [two / one for one, two in lrs[15:]] == pytest.approx([10.0] * 5)
+    assert [len(groups) for groups in lrs] == [1] * 15 + [2] * 5
+    run = joining(tmp_path / "stopped")
+    with pytest.raises(KeyboardInterrupt):
+        stopped_at(run, stop, max_cycles=2)
+    again = joining(tmp_path / "stopped")
+    assert fitted(again, max_cycles=2) == expected
+    assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
 
 
 def fitted_in_a_child(folder: Path) -> int:

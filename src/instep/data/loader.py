@@ -98,6 +98,12 @@ class Loader:
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
             self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
 
+    def lengthen(self, epochs: int) -> None:
+        """The run may have so many epochs, more than was said when this was made."""
+        self._epochs = max(self._epochs, epochs)
+        if self._streaming is not None:
+            self._streaming.lengthen(epochs)
+
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
         batches = self._loaded(epoch, start)

@@ -146,8 +146,10 @@ class PositionDrive(StillDrive):
     into a checkpoint, and a group that joined later has it again on resume.
     """
 
-    def __init__(self, schedule: Schedule, optimizer: Optimizer, total_steps: int, *, begin: int = 0) -> None:
-        groups = optimizer.param_groups
+    def __init__(
+        self, schedule: Schedule, optimizer: Optimizer, total_steps: int, *, begin: int = 0, groups_then: int | None = None
+    ) -> None:
+        groups = optimizer.param_groups[:groups_then]  # the others joined after the schedule had begun
         starts = [starting_lr(group) for group in groups]
         bases = schedule.bases(starts)
         self._schedule, self._total, self._begin = schedule, total_steps, begin

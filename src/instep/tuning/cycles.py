@@ -36,6 +36,7 @@ class Cycle:
     after: float | None = None
     gain: float | None = None  # above 0 where it is an improvement, whichever way that is
     made: int = 0  # updates before it that were not skipped: where its schedule begins
+    groups: int = 1  # of the optimizer when it began; others may join
 
     def to_json(self) -> dict[str, Any]:
         """As a checkpoint keeps it; `Cycle(**…)` is the way back."""
@@ -43,7 +44,8 @@ class Cycle:
 
     def row(self) -> dict[str, Any]:
         """As a row of the history has it."""
-        known = {name: value for name, value in asdict(self).items() if value is not None and name not in ("index", "made")}
+        inner = ("index", "made", "groups")
+        known = {name: value for name, value in asdict(self).items() if value is not None and name not in inner}
         return {"cycle": self.index + 1, **known}
 
 
@@ -152,6 +154,7 @@ def chosen(run: CycledRun, cycles: Sequence[Cycle], options: CycleOptions, monit
         confidence=test.confidence,
         before=before,
         made=made,
+        groups=len(run.optimizer.param_groups),
     )
 
 
