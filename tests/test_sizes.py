@@ -23,6 +23,31 @@ def test_how_a_batch_is_cut() -> None:
     assert Sizes(63, 32, micro_batch_size=40, epochs=1).pieces(32) == (32,)
 
 
+def test_micro_batches_are_halved_where_they_do_not_fit() -> None:
+    sizes = Sizes(63, 32, epochs=1)
+    found = []
+    while (finer := sizes.halved(31)) is not None:
+        sizes = finer
+        found.append((max(sizes.pieces(31)), max(sizes.pieces(32)), len(sizes.pieces(32)), sizes.pieces(3)))
+    assert found == [(16, 16, 2, (3,)), (8, 8, 4, (3,)), (4, 4, 8, (3,)), (2, 2, 16, (2, 1)), (1, 1, 32, (1, 1, 1))]
+    finer = Sizes(63, 32, update_cycle=4, epochs=1).halved(32)
+    assert finer is not None
+    assert (finer.pieces(32), finer.pieces(5)) == ((4,) * 8, (2, 1, 1, 1))  # the user's own split stays for small batches
+    finer = Sizes(63, 32, micro_batch_size=10, epochs=1).halved(32)
+    assert finer is not None
+    assert finer.pieces(32) == (4,) * 8
+
+
+def test_where_two_samples_are_needed_no_finer_split_has_one() -> None:
+    sizes = Sizes(63, 32, epochs=1, fewest=2, largest=2)
+    assert sizes.pieces(5) == (3, 2)
+    assert sizes.pieces(3) == (3,)
+    assert sizes.pieces(8) == (2, 2, 2, 2)
+    assert sizes.halved(8) is None
+    assert sizes.halved(5) is None
+    assert sizes.halved(3) is None
+
+
 def test_when_an_evaluation_is_due() -> None:
     sizes = Sizes(63, 32, epochs=4)
     assert [sizes.evaluation_step(every) for every in ("epoch", "2 epochs", 5, "5 updates", None)] == [2, 4, 5, 5, None]

@@ -26,17 +26,23 @@ if TYPE_CHECKING:
     from instep.records import Update as Update
     from instep.schedules import OneCycle as OneCycle
     from instep.trainer import Trainer as Trainer
+    from instep.tuning.batch_size import BatchSizeSearch as BatchSizeSearch
+    from instep.tuning.cycles import Cycles as Cycles
+    from instep.tuning.range_test import RangeTest as RangeTest
     from instep.update import UpdateCycle as UpdateCycle
 
 __version__ = "0.1.0"
 
 # Where each public name lives; a name that is a module of its own stands for itself.
 _HOME = {
+    "BatchSizeSearch": "instep.tuning.batch_size",
+    "Cycles": "instep.tuning.cycles",
     "Done": "instep.records",
     "Evaluation": "instep.records",
     "History": "instep.history",
     "Loss": "instep.objective",
     "OneCycle": "instep.schedules",
+    "RangeTest": "instep.tuning.range_test",
     "Trainer": "instep.trainer",
     "Update": "instep.records",
     "UpdateCycle": "instep.update",
@@ -55,11 +61,14 @@ _HOME = {
 }
 
 __all__ = [
+    "BatchSizeSearch",
+    "Cycles",
     "Done",
     "Evaluation",
     "History",
     "Loss",
     "OneCycle",
+    "RangeTest",
     "Trainer",
     "Update",
     "UpdateCycle",

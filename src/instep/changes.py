@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from instep.errors import DescriptionError, InstepError
-from instep.schedules import Schedule
+from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
 
 # What decides the result and must be the same, and what only has to be said.
@@ -82,7 +82,7 @@ def _about_lengths(lengths: list[Change], grows: bool) -> str:
 
 def ignores_length(schedule: Any, before: int, now: int) -> bool:
     """Whether a schedule gives the updates of a run of `before` updates the same learning rates where it has `now` updates."""
-    if schedule is None:
+    if schedule is None or isinstance(schedule, Plateau):
         return True
     if not isinstance(schedule, Schedule):
         # A function of position alone does; what a function builds with total_steps cannot be seen from outside.

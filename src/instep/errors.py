@@ -7,6 +7,7 @@ InstepError                 everything that Instep raises on purpose
 ├── UpdateError             an update cycle or a Trainer was used out of order
 ├── NonFiniteLoss           a loss is inf or nan
 ├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
+├── OutOfMemory             something does not fit in memory, and is not or cannot be split (also a MemoryError)
 ├── FolderError             a run folder cannot be made, written or read, or is in use
 └── CheckpointError         a checkpoint cannot be written, or is damaged
 
@@ -45,6 +46,10 @@ class NonFiniteLoss(InstepError):
 
 class NonFiniteGradient(InstepError):
     """A gradient is inf or nan, though the loss is not."""
+
+
+class OutOfMemory(InstepError, MemoryError):
+    """Something does not fit in memory; where splitting it would help, that is said."""
 
 
 class FolderError(InstepError):

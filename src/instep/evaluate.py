@@ -3,7 +3,7 @@
 `evaluating` switches a model over and puts every module back as it was; `evaluate` takes exact means over a loader.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
-from instep.data.loader import Loader
+from instep.data.loader import Batch, Loader
+from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
@@ -58,20 +59,22 @@ def evaluate(
     device: torch.device,
     called: nn.Module | None = None,
     output_needed: bool = True,
+    largest: int | None = None,
 ) -> dict[str, float]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
-    metrics, which is an error unless `output_needed` is False.
+    metrics, which is an error unless `output_needed` is False. With `largest`, no more samples than that go through the model at
+    once.
     """
     called = model if called is None else called
     losses = _Losses()
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
-        for batch in loader.batches(epoch=0):
-            keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
-            loss = as_loss(objective(called, batch.data), batch.data)
+        for first, _, data in _cut(loader.batches(epoch=0), largest):
+            keys.seed_all(keys.for_evaluation(seed, first), device)
+            loss = as_loss(objective(called, data), data)
             losses.add(loss)
             if metrics and not output_needed and loss.output is None:
                 metrics = {}
@@ -86,16 +89,22 @@ def evaluate(
 
 
 def predict(
-    model: nn.Module, loader: Loader, *, seed: int, device: torch.device, call: Callable[[nn.Module, Any], Any] | None = None
+    model: nn.Module,
+    loader: Loader,
+    *,
+    seed: int,
+    device: torch.device,
+    call: Callable[[nn.Module, Any], Any] | None = None,
+    largest: int | None = None,
 ) -> Any:
     """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU."""
     call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
-        for batch in loader.batches(epoch=0):
-            keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
-            output = map_columns(_on_cpu, call(model, batch.data))
-            _require_samples_first(output, batch.samples)
+        for first, samples, data in _cut(loader.batches(epoch=0), largest):
+            keys.seed_all(keys.for_evaluation(seed, first), device)
+            output = map_columns(_on_cpu, call(model, data))
+            _require_samples_first(output, samples)
             outputs.append(output)
     return joined(outputs)
 
@@ -105,6 +114,16 @@ def forward(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(batch[0]) if isinstance(batch, tuple | list) else model(batch)
+
+
+def _cut(batches: Iterable[Batch], largest: int | None) -> Iterator[tuple[int, int, Any]]:
+    """Each batch, or its pieces of at most `largest` samples: the index of the first sample, how many there are, and the data."""
+    for batch in batches:
+        if largest is None or batch.samples <= largest:
+            yield int(batch.indices[0]), batch.samples, batch.data
+            continue
+        for start, stop in bounds(batch.samples, -(-batch.samples // largest)):
+            yield int(batch.indices[start]), stop - start, piece(batch.data, start, stop)
 
 
 class _Losses:

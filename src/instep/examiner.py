@@ -4,10 +4,11 @@ How one pass over a data set goes is in `evaluate`; here is what is looked at: e
 for it, with batch norm statistics that fit the averaged weights.
 """
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -17,13 +18,17 @@ from instep.computing import Computing
 from instep.data.feed import Feed
 from instep.data.loader import Loader
 from instep.data.stream import Stream
-from instep.errors import DescriptionError, ObjectiveError
+from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.evaluate import evaluate, forward, predict
+from instep.memory import clean_up, is_out_of_memory, said
 from instep.metrics import Metric
 from instep.modes import Modes
 from instep.objective import Objective
 from instep.optim.average import Average
+from instep.overflow import Overflow
 from instep.sizes import Sizes
+
+Seen = TypeVar("Seen")
 
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
@@ -43,6 +48,7 @@ class Examiner:
         average: Average | None,
         feed: Feed,
         sizes: Sizes,
+        overflow: Overflow,
         seed: int,
         device: torch.device,
     ) -> None:
@@ -54,6 +60,8 @@ class Examiner:
         self._average = average
         self._feed = feed
         self._size = max(sizes.pieces(min(sizes.batch_size, sizes.samples)))  # batches as large as the largest micro-batch
+        self._overflow = overflow
+        self.largest: int | None = None  # how many samples go through the model at once, where more did not fit in memory
         self._seed = seed
         self._device = device
 
@@ -91,19 +99,25 @@ class Examiner:
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
         with self._computing.algorithms(), self._modes.evaluating():
-            return predict(
-                self._model,
-                loader,
-                seed=self._seed,
-                device=self._device,
-                call=self._computing.around(lambda _, batch: forward(self._computing.model, batch)),
-            )
+            call = self._computing.around(lambda _, batch: forward(self._computing.model, batch))
+            look = functools.partial(predict, self._model, loader, seed=self._seed, device=self._device, call=call)
+            return self._fitting(loader, look)
+
+    def _fitting(self, loader: Loader, look: Callable[..., Seen]) -> Seen:
+        """What `look` gives with no more samples at once than fit in memory. It begins again from the start: sums are exact."""
+        while True:
+            try:
+                return look(largest=self.largest)
+            except (RuntimeError, MemoryError) as error:
+                self.largest = self._overflow.finer_look(error, self.largest or loader.batch_size)
+            clean_up(self._device)  # here, where the error with its frames and all they hold is gone
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
         several = len(self._objectives) > 1
         found: dict[str, float] = {}
         for name, objective in self._objectives.items():
-            numbers = evaluate(
+            look = functools.partial(
+                evaluate,
                 model,
                 loader,
                 objective,
@@ -113,6 +127,7 @@ class Examiner:
                 called=called,
                 output_needed=not several,
             )
+            numbers = self._fitting(loader, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
         if several and self._metrics and len(found) == len(self._objectives):
             raise ObjectiveError(
@@ -138,5 +153,13 @@ class Examiner:
                 yield batch.data
 
     def _run_once(self, module: nn.Module, batch: Any) -> None:
-        for objective in self._objectives.values():
-            objective(module, batch)
+        try:
+            for objective in self._objectives.values():
+                objective(module, batch)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise OutOfMemory(
+                f"a batch of {self._size} samples does not fit in memory while batch norm statistics are taken for the averaged "
+                f"weights, and smaller ones would give others; use a smaller micro_batch_size. ({said(error)})"
+            ) from error

@@ -37,6 +37,7 @@ class Keeper:
         self._capture = capture
         self._restore = restore
         self._folder: RunFolder | None = None
+        self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
 
     def enter(self, path: Path | None, description: Description, step: int) -> list[str]:
         """Hold the folder, and go on with the run that is in it; returns what should be said about that."""
@@ -46,7 +47,7 @@ class Keeper:
         before = folder.enter()
         try:
             if self._folder is None:
-                now = description()
+                now = self._description(description)
                 is_begun = before is not None and bool(steps(folder.checkpoints))
                 notices = self._compare(before, now, path) if before is not None and is_begun else []
                 _require_known(folder, before)
@@ -54,7 +55,7 @@ class Keeper:
                 folder.describe(now, None if before is None else before.get("created"))
                 changed = before is not None and is_begun and any(before.get(part) != now.get(part) for part in COMPARED)
             else:
-                notices, changed = [], False
+                now, notices, changed = {}, [], False
                 folder.describe(*_as_it_was_left(before, path, step))
             self._saver.open(folder.checkpoints)
             if changed:  # a checkpoint that knows nothing of an allowed change must not be gone on from
@@ -63,7 +64,13 @@ class Keeper:
             folder.leave()
             raise
         self._folder = folder
+        self._described = self._described or now
         return notices
+
+    def _description(self, description: Description) -> Mapping[str, Any]:
+        """What decides the result as it was when this Trainer first came here."""
+        known = self._described
+        return {**description(), **({} if known is None else {part: known[part] for part in COMPARED})}
 
     def set_status(self, state: str, step: int) -> None:
         if self._folder is not None:

@@ -87,6 +87,16 @@ class Logbook:
             self._progress.evaluated(evaluation, best=best)
         self._restart_line()  # the time of an evaluation is not the next line's
 
+    def cycle(self, cycle: Mapping[str, Any], step: int, epoch: int) -> None:
+        """Take in what was chosen for a cycle, or what it brought."""
+        self._keep(self.history.add_cycle(cycle, step, epoch))
+
+    def go_on_to(self, stop: int) -> None:
+        """The run goes on to this step, where it shall end or a cycle does."""
+        if self._progress is not None:
+            self._progress.go_on_to(stop)
+        self._restart_line()  # the time of a range test is not the next line's
+
     def log(self, values: Mapping[str, float]) -> None:
         """Numbers of the user's own, for the next line."""
         self._extra |= {name: _number(name, value) for name, value in free_names(values).items()}

@@ -21,13 +21,13 @@ class Monitor:
             raise DescriptionError(f"patience={patience!r} is no number of evaluations to wait; use 1 or more, or None.")
         self.name = name
         self.mode: Mode = mode
-        self._patience = patience
+        self.patience = patience
         self.best: float | None = None
         self.waited = 0  # evaluations since the best one
 
     @property
     def exhausted(self) -> bool:
-        return self._patience is not None and self.waited >= self._patience
+        return self.patience is not None and self.waited >= self.patience
 
     def see(self, evaluation: Evaluation) -> bool:
         """Take in an evaluation; True where it is the best so far. nan is never the best."""

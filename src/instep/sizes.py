@@ -1,6 +1,6 @@
 """Sizes: how long a run is, how large its batches and micro-batches are, and when it evaluates; all checked before it begins."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import nn
 
@@ -21,7 +21,9 @@ class Sizes:
     drop_last: bool = False
     epochs: int | None = None
     max_steps: int | None = None
-    _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, repr=False, compare=False)
+    fewest: int = 1  # samples in a micro-batch that was split finer; BatchNorm needs two
+    largest: int | None = None  # samples in a micro-batch, where more did not fit in memory
+    _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "update_cycle"):
@@ -70,16 +72,24 @@ class Sizes:
         spans = self._spans.get(samples)
         if spans is None:
             count = self.update_cycle if self.micro_batch_size is None else -(-samples // self.micro_batch_size)
+            if self.largest is not None:
+                count = max(count, min(-(-samples // self.largest), samples // self.fewest))
             spans = self._spans[samples] = bounds(samples, count)
         return spans
 
     def pieces(self, samples: int) -> tuple[int, ...]:
         return tuple(stop - start for start, stop in self.spans(samples))
 
+    def halved(self, samples: int) -> "Sizes | None":
+        """With micro-batches half as large as those of a batch of so many samples; None where it cannot be split finer."""
+        largest = -(-max(self.pieces(samples)) // 2)
+        finer = replace(self, largest=largest if self.largest is None else min(largest, self.largest))
+        return None if finer.spans(samples) == self.spans(samples) else finer
+
     def require_no_lonely_sample(self, model: nn.Module) -> None:
         """BatchNorm cannot take the statistics of one sample; torch would raise in the middle of an epoch."""
-        if not any(isinstance(module, nn.BatchNorm1d) and module.training for module in model.modules()):
-            return  # in two and three dimensions one image has statistics of its own
+        if not needs_two(model):
+            return
         for samples in self._batch_sizes_met():
             if 1 in self.pieces(samples):
                 raise DescriptionError(
@@ -108,6 +118,11 @@ class Sizes:
         raise DescriptionError(
             f'evaluate_every={every!r} is not known; use "epoch", "2 epochs", a number of updates like 500, or None for never.'
         )
+
+
+def needs_two(model: nn.Module) -> bool:
+    """Whether a micro-batch of one sample is too small: in two and three dimensions one image has statistics of its own."""
+    return any(isinstance(module, nn.BatchNorm1d) and module.training for module in model.modules())
 
 
 def require_whole(name: str, value: object, *, least: int) -> None:

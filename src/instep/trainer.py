@@ -7,7 +7,9 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +19,9 @@ from torch import nn
 from instep import keys
 from instep.checkpoint import Checkpoint, steps
 from instep.computing import Computing, Precision
+from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.data.feed import Feed, Loading
-from instep.data.loader import Batch, WorkerCount
+from instep.data.loader import Batch, WorkerCount, sent_batch
 from instep.data.looking import look
 from instep.data.pieces import piece
 from instep.data.position import Collate, Transform
@@ -39,23 +42,29 @@ from instep.metrics import as_metrics
 from instep.modes import Modes
 from instep.objective import LossFunction
 from instep.optim.clip import Limit
+from instep.overflow import OnOverflow, Overflow
 from instep.player import Player
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
-from instep.sizes import Sizes
+from instep.schedules import OneCycle, drive
+from instep.schedules.retuned import retuned
+from instep.sizes import Sizes, needs_two
 from instep.sums import OnNonFinite
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
+from instep.tuning.cycles import CycleOptions, Cycles
 from instep.tuning.range_test import RangeTest, find_lr
+from instep.tuning.rehearsal import require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.stage import rehearsed, whole
+from instep.tuning.sweep import Mode, peak_momentum
 from instep.unfreezing import UnfreezeAt, Unfreezing
 from instep.wiring import loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
+    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
 }  # fmt: skip
 
 
@@ -129,6 +138,7 @@ class Trainer:
         channels_last: bool = False,
         deterministic: bool = False,
         on_nonfinite: OnNonFinite = "stop",
+        on_overflow: OnOverflow = "raise",
         log_every: int = 50,
         progress: bool | None = None,
     ) -> None:
@@ -199,16 +209,26 @@ class Trainer:
         self._modes = Modes(optimizers.values())
         self._unfreezing = Unfreezing(model, unfreeze_at, self._players)
         settings["unfreeze_at"] = self._unfreezing.told()
-        if self._unfreezing.frees_batch_norm():
+        frees_batch_norm = self._unfreezing.frees_batch_norm()
+        if frees_batch_norm:
             self._sizes.require_no_lonely_sample(nn.BatchNorm1d(1))
+        self._sizes = replace(self._sizes, fewest=2 if needs_two(model) or frees_batch_norm else 1)
+        losses = loss_modules(loss, objective)
+        self._overflow = Overflow(
+            on_overflow,
+            (model, *losses),
+            self.device,
+            say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
+        )
         self.average = average_for(model, ema, self._modes)
         self._loader = feed.train_loader(
             batch_size=batch_size,
             device=self.device,
             drop_last=drop_last,
             epochs=self._sizes.epochs_begun,
-            say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
+            say=lambda text: self._logbook.note(text),  # noqa: PLW0108
         )
+        self._loader.may_stay_on_host = self._overflow.splits and batch_transform is None  # which takes a batch as a whole
         self._examiner = Examiner(
             model,
             self._computing,
@@ -218,6 +238,7 @@ class Trainer:
             average=self.average,
             feed=feed,
             sizes=self._sizes,
+            overflow=self._overflow,
             seed=seed,
             device=self.device,
         )
@@ -238,6 +259,7 @@ class Trainer:
             require_monitor(player.drive, self._monitor)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
+        self.remarks: dict[str, Any] = {}  # what else a command wants to find again in run.json
         self._allow_changes = (allow_changes,) if isinstance(allow_changes, str) else tuple(allow_changes)
         self._logbook = Logbook(
             History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
@@ -282,10 +304,11 @@ class Trainer:
             capture=self._captured,
             restore=self._restore,
         )
-        self._learned = Learned(
-            model, self._players, modes=self._modes, average=self.average, losses=loss_modules(loss, objective)
-        )
+        self._learned = Learned(model, self._players, modes=self._modes, average=self.average, losses=losses)
         self._step = 0
+        self._stop = self.total_steps  # where the run ends, or the cycle that it is in
+        self._cycling: Cycling | None = None  # of a run in cycles
+        self._interrupt: Interrupt | None = None
         self._patience_over = False
         self._finished = False
         self._running = False
@@ -299,13 +322,77 @@ class Trainer:
 
     def fit(self) -> History:
         """Train to the end; a finished run is returned as it is. Ctrl-C and SIGTERM end it after a whole update."""
+        if self._cycling is not None and not self._cycling.asked_for:
+            require_no_cycles(self._cycling.state() if self._cycling.cycles else None)
+            self._cycling, self._stop = None, self.total_steps  # it never came to a cycle
         with Interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
-            for _ in updates:
-                if interrupt.signal is not None:
-                    break
+            self._interrupt = interrupt
+            try:
+                for _ in updates:
+                    if interrupt.signal is not None:
+                        break
+            finally:
+                self._interrupt = None
         if interrupt.signal is not None:
             raise Interrupted(interrupt.signal, self._step)
         return self.history
+
+    def fit_cycles(
+        self,
+        *,
+        max_cycles: int = 8,
+        min_delta: float = 0.0,
+        schedule: Callable[[float], OneCycle] = OneCycle,
+        low: float = 1e-7,
+        high: float = 10.0,
+        steps: int = 100,
+        repeats: int = 2,
+    ) -> Cycles:
+        """Train in cycles: a range test, one cycle at what it found, and again from there, until one gains too little.
+
+        Each cycle is as long as the run is described. There is no further one where the last did not improve the monitored value
+        by more than `min_delta`, after `max_cycles`, or where the range test suggests nothing. `schedule` makes a cycle of the
+        learning rate that was found; `low`, `high`, `steps` and `repeats` are those of `find_lr`. Choices and gains are in
+        `history.cycles`. Like fit() it goes on where a run in the folder was stopped, and more cycles may be asked for then.
+
+            cycles = trainer.fit_cycles(max_cycles=4)
+            print(cycles)
+        """
+        options = CycleOptions(max_cycles, min_delta, schedule, low, high, steps, repeats)
+        if self._cycling is None:
+            begun_at = self._step or None
+            own = self._description.settings["schedule"]
+            require_one_optimizer(self)
+            monitor = require_cycles(own, self._monitor, total_steps=self.total_steps, begun_at=begun_at)
+            self._cycling = Cycling(
+                self,
+                options,
+                player=self._players[0],
+                monitor=monitor,
+                logbook=self._logbook,
+                steps_per_epoch=self.steps_per_epoch,
+            )
+            self._stop = 0
+        else:
+            self._cycling.change(options)
+            if self._finished and self._cycling.ended is None:
+                self._reopen()
+        self._loader.lengthen(-(-self.total_steps * max_cycles // self.steps_per_epoch))
+        cycling = self._cycling
+        with cycling.asked():
+            self.fit()
+        return cycling.result()
+
+    def _reopen(self) -> None:
+        """A finished run goes on: from where it stood, not from the best weights, which it was left with."""
+        if self._restore_best and self.folder is None:
+            raise DescriptionError(
+                "restore_best=True put the best weights into the model, and those to go on from are kept nowhere; ask for all "
+                "cycles at once, or give the Trainer a folder."
+            )
+        if self._restore_best:
+            self._keeper.forget()
+        self._finished = False
 
     def updates(self) -> Generator[Update]:
         """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
@@ -315,7 +402,7 @@ class Trainer:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
         notices = self._keeper.enter(self.folder, self.describe, self._step)
-        state, self._running = "failed", True
+        state, self._running, splits = "failed", True, self._overflow.splits
         try:
             self._open(notices)
             with self._computing.algorithms():
@@ -324,10 +411,19 @@ class Trainer:
                     played = []
                     for player in self._on_turn():
                         player.begin(self._step)
+                        done = None
                         try:
-                            done = player.cycle.run(self._micro_batches(batch), player.objective)
-                        except (NonFiniteLoss, NonFiniteGradient) as error:
-                            raise self._located(error, batch, player) from None
+                            if splits:
+                                self._overflow.keep(player)
+                            while done is None:
+                                try:
+                                    done = player.cycle.run(self._micro_batches(batch), player.objective)
+                                    continue
+                                except (NonFiniteLoss, NonFiniteGradient) as error:
+                                    raise self._located(error, batch, player) from None
+                                except (RuntimeError, MemoryError) as error:
+                                    self._sizes = self._overflow.finer(error, self._sizes, batch, player)
+                                self._overflow.begin_again(player)  # where the error, and all that its frames hold, is gone
                         finally:
                             player.end()
                         played.append(player.recorded(batch, done))
@@ -366,27 +462,40 @@ class Trainer:
         self._keeper.set_status("running", self._step)
         if not self._is_over():
             self._logbook.open(self.plan(), self._step)
+            if self._cycling is not None and self._step:
+                self._logbook.go_on_to(self._stop)
             for notice in notices:
                 self._logbook.note(notice)
+            if notices and self._sizes.largest is not None:
+                self._logbook.note(f"micro-batches of more than {self._sizes.largest} did not fit in memory: split as before")
 
     def _remaining(self) -> Iterator[Batch]:
         """The batches from where the run stands to its last."""
-        while not self._is_over():
+        while self._goes_on():
             epoch, index = divmod(self._step, self.steps_per_epoch)
             self._unfreezing.reach(epoch)
             self._modes.train()
             for batch in self._loader.batches(epoch, index):
                 yield batch
-                if self._is_over():
-                    return
+                if self._step >= self._stop or self._patience_over:
+                    break
 
     def _close_loaders(self) -> None:
         """End the worker processes; they are started again when a batch is asked for."""
         for loader in (self._loader, *self._valid.values()):
             loader.close()
 
+    def _goes_on(self) -> bool:
+        """Whether there is another update; between two cycles that is for a range test to say."""
+        if self._cycling is not None and self._step >= self._stop and not self._is_over():
+            self._cycling.begin_next()
+            self._stop = self._cycling.stop
+            if self._is_over():
+                self._saver.saved_step = None  # what is saved of this step does not know of the end
+        return not self._is_over()
+
     def _is_over(self) -> bool:
-        return self._step >= self.total_steps or self._patience_over
+        return self._patience_over or (self._step >= self._stop and (self._cycling is None or self._cycling.ended is not None))
 
     def _on_turn(self) -> Sequence[Player]:
         """Those who play in this update."""
@@ -395,6 +504,10 @@ class Trainer:
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         """The pieces of a batch with their offsets in it."""
         spans = self._sizes.spans(batch.samples)
+        if batch.on_host:
+            for start, stop in spans:
+                yield start, sent_batch(piece(batch.data, start, stop), self.device)
+            return
         if len(spans) == 1:
             yield 0, batch.data
             return
@@ -411,14 +524,14 @@ class Trainer:
         self._batch_before = batch
         epoch_ends = index + 1 == self.steps_per_epoch
         evaluation_due = self._evaluation_step is not None and self._evaluation_due(self._evaluation_step)
-        self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self.total_steps)
+        self._logbook.updated(update, line_due=epoch_ends or evaluation_due or self._step == self._stop)
         if epoch_ends:
             for player in self._players:
                 player.drive.after_epoch()
         if evaluation_due:
             self._settle()  # a model that is spoilt already must be neither judged nor saved
         best = evaluation_due and self._evaluate_and_judge()
-        if self._saver.due(self._step) or best:
+        if self._saver.due(self._step) or best or (self._cycling is not None and self._step == self._stop):
             self._settle()
             self._saver.save(self._captured())
         return update
@@ -463,11 +576,17 @@ class Trainer:
             "logbook": self._logbook.state(),
             "stream": self._loader.state,
             "standing": self._learned.standing(),
+            "cycles": None if self._cycling is None else self._cycling.state(),
+            "finer_split": {"training": self._sizes.largest, "evaluation": self._examiner.largest},
         }
         return Checkpoint(self._step, self._learned.parts(), state, self._best_step)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
+        if self._cycling is None:
+            require_no_cycles(state.get("cycles"))
+        else:
+            require_in_cycles(state.get("cycles"), state["step"])
         self._unfreezing.reach((state["step"] - 1) // self.steps_per_epoch)  # so that the optimizer has the groups it had
         self._learned.restore(checkpoint.parts, leave=self._allow_changes)
         for player, before in zip(self._players, state["players"], strict=True):
@@ -475,8 +594,13 @@ class Trainer:
         self._logbook.restore(state["logbook"])
         if self._monitor is not None and state["monitor"] is not None:
             self._monitor.restore(state["monitor"])
+        finer = state.get("finer_split", {})  # a checkpoint of an older version has none
+        self._sizes, self._examiner.largest = replace(self._sizes, largest=finer.get("training")), finer.get("evaluation")
         self._step = state["step"]
         self._patience_over = self._monitor is not None and self._monitor.exhausted
+        if self._cycling is not None:
+            self._cycling.restore(state["cycles"])
+            self._stop = self._cycling.stop
         self._learned.stand(state["standing"])
         self._loader.resume(state["stream"])
         self.resumed_from = self._step
@@ -534,13 +658,83 @@ class Trainer:
 
     # --- Trying out
 
-    def find_lr(self, **options: Any) -> RangeTest:
-        """A range test from where the run stands; it leaves no trace. Options are those of `tuning.range_test.find_lr`."""
-        return find_lr(self, **options)
+    def find_lr(
+        self,
+        *,
+        low: float = 1e-7,
+        high: float = 10.0,
+        steps: int = 100,
+        mode: Mode = "exponential",
+        smoothing: float = 0.6,
+        stop_factor: float = 3.0,
+        repeats: int = 2,
+        momentum: float | None = None,
+    ) -> RangeTest:
+        """A range test from where the run stands: which learning rate to train with, and why. It leaves no trace.
 
-    def find_batch_size(self, **options: Any) -> BatchSizeSearch:
-        """The largest micro-batch that fits in memory; it leaves no trace. Options are those of `tuning.batch_size`."""
-        return find_batch_size(self, **options)
+        The learning rate grows from `low` to `high` in so many `steps`, in equal factors or (`mode="linear"`) in equal amounts,
+        until the loss is `stop_factor` times what it was; that is done `repeats` times, each on other batches. `smoothing` is the
+        weight of a neighbour in the curve. `momentum` is that of the test; without it, that at the peak where the run's schedule
+        is a OneCycle, and else the optimizer's own.
+
+        >>> x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
+        >>> model = nn.Linear(4, 1)
+        >>> trainer = Trainer(
+        ...     model,
+        ...     loss=nn.functional.mse_loss,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     train=(x, x.sum(1, keepdim=True)),
+        ...     epochs=1,
+        ...     progress=False,
+        ... )
+        >>> test = trainer.find_lr()  # print(test) draws it
+        >>> 0.03 < test.suggestion < 1.0
+        True
+        """
+        if momentum is None:
+            momentum = peak_momentum(self._description.settings["schedule"])
+        return find_lr(
+            self,
+            low=low,
+            high=high,
+            steps=steps,
+            mode=mode,
+            smoothing=smoothing,
+            stop_factor=stop_factor,
+            repeats=repeats,
+            momentum=momentum,
+        )
+
+    def find_batch_size(
+        self,
+        *,
+        memory_bytes: float | None = None,
+        margin: float = 0.1,
+        most: int | None = None,
+        how: Literal["auto", "trying", "measuring"] = "auto",
+        paces: bool = True,
+    ) -> BatchSizeSearch:
+        """The largest micro-batch that fits in memory, and how fast each size is. It leaves no trace and changes no batch.
+
+        On an accelerator sizes are tried; on a CPU small ones are measured, for a process that may hold `memory_bytes` (without
+        it, what the machine has free). `margin` is the share that stays free, `most` the largest size looked at; `paces=False`
+        leaves the timing out.
+
+        >>> x = torch.randn(256, 4)
+        >>> model = nn.Linear(4, 1)
+        >>> trainer = Trainer(
+        ...     model,
+        ...     loss=nn.functional.mse_loss,
+        ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        ...     train=(x, x.sum(1, keepdim=True)),
+        ...     epochs=1,
+        ...     batch_size=64,
+        ...     progress=False,
+        ... )
+        >>> trainer.find_batch_size(paces=False).advice
+        'batch_size=64 fits at once: update_cycle=1.'
+        """
+        return find_batch_size(self, memory_bytes=memory_bytes, margin=margin, most=most, how=how, paces=paces)
 
     def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
         """Real updates from a step on that are counted nowhere; what they change is the caller's to put back."""
@@ -551,9 +745,14 @@ class Trainer:
             batch_size=self.batch_size if samples is None else samples,
             device=self.device,
             drop_last=self._sizes.drop_last or samples is not None,
+            epochs=sys.maxsize,  # without end
         )
-        with self._computing.algorithms():
-            yield from rehearsed(self._players[0], loader, start, self._sizes.spans if samples is None else whole)
+        spans = self._sizes.spans if samples is None else whole
+        with self._computing.algorithms(), contextlib.closing(rehearsed(self._players[0], loader, start, spans)) as updates:
+            for done in updates:
+                yield done
+                if self._interrupt is not None and self._interrupt.signal is not None:  # between two cycles
+                    raise Interrupted(self._interrupt.signal, self._step)
 
     @property
     def stateful(self) -> tuple[Any, ...]:
@@ -577,7 +776,8 @@ class Trainer:
 
     def describe(self) -> dict[str, Any]:
         """Everything that decides the result, as `run.json` keeps it."""
-        return as_json(self._description, self.hyper_parameters) | {"script": self.script}
+        told = as_json(self._description, self.hyper_parameters) | {"script": self.script, **self.remarks}
+        return told if self._cycling is None else told | {"cycles": self._cycling.described()}
 
     def example(self) -> Any:
         """The first batch that the run trains on."""
@@ -600,12 +800,28 @@ class Trainer:
         """Where to write, for a run that has not begun."""
         self.folder = Path(folder)
 
+    def set_lr(self, lr: float) -> None:
+        """The learning rate, for a run that has not begun: the peak of its OneCycle, or what its groups start from.
+
+        Groups keep their ratios, and the largest gets `lr` itself; `find_lr().suggestion` is such a number.
+        """
+        require_one_optimizer(self)
+        if self._step or self._running:
+            raise DescriptionError(f"the run has begun (step {self._step}), so its learning rate cannot be set any more.")
+        player, before = self._players[0], self._description
+        schedule = retuned(before.settings["schedule"], player.optimizer, lr)
+        notes = before.notes[len(player.drive.notes) :]  # the drive's stand first
+        player.drive = drive(schedule, player.optimizer, total_steps=max(1, self.total_steps), epochs=self._sizes.epochs_begun)
+        require_monitor(player.drive, self._monitor)
+        settings = {**before.settings, "schedule": schedule}
+        self._description = replace(before, settings=settings, notes=(*player.drive.notes, *notes))
+
     def set_progress(self, show: bool | None) -> None:
         """Whether to show progress: True, False, or None for what suits the terminal."""
         self._logbook.show = show
 
     def _evaluation_due(self, every: int) -> bool:
-        return self._step % every == 0 or self._step == self.total_steps
+        return self._step % every == 0 or self._step == self._stop
 
     def _evaluate_and_judge(self) -> bool:
         """True where it is the best so far."""
@@ -619,4 +835,6 @@ class Trainer:
             for player in self._players:
                 player.drive.after_evaluation(evaluation[self._monitor.name])
             self._patience_over = self._monitor.exhausted
+            if self._cycling is not None and (self._step == self._stop or self._patience_over):
+                self._cycling.finish(self._step, evaluation[self._monitor.name], patience_over=self._patience_over)
         return best

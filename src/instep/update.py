@@ -13,7 +13,8 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.device import readable
-from instep.errors import DescriptionError, InstepError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, UpdateError
+from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, OutOfMemory, UpdateError
+from instep.memory import is_out_of_memory, said
 from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
@@ -67,8 +68,8 @@ class UpdateCycle:
         self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._on_nonfinite = on_nonfinite
-        self._needs_closure = _needs_closure(optimizer)
-        if self._needs_closure and self._scaler is not None:
+        self.needs_closure = _needs_closure(optimizer)  # then it evaluates the loss several times a step
+        if self.needs_closure and self._scaler is not None:
             raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
         self._clear = self._set_gradients_to_none if type(optimizer).zero_grad is Optimizer.zero_grad else optimizer.zero_grad
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
@@ -80,7 +81,7 @@ class UpdateCycle:
             raise UpdateError(
                 f"cycle.run() while {self._open.pieces} micro-batches are added up by hand; call step() or discard() first."
             )
-        if self._needs_closure:
+        if self.needs_closure:
             return self._run_with_closure(list(micro_batches), objective)
         sums = Sums(self._on_nonfinite)
         buffers = self._guarded_buffers()
@@ -96,7 +97,7 @@ class UpdateCycle:
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of one micro-batch; `count` says how many samples (or tokens) `loss` is the mean of."""
-        if self._needs_closure:
+        if self.needs_closure:
             raise UpdateError(
                 f"{type(self.optimizer).__name__} evaluates the loss several times a step, which cannot be done by hand; "
                 "use cycle.run(micro_batches, objective)."
@@ -150,11 +151,16 @@ class UpdateCycle:
             self._check_update_before(self._late)
 
     def _finish(self, sums: Sums) -> Done:
-        done = self._evaluated(sums)
-        if done.stepped:
-            if self._scaler is not None:
-                return done._replace(stepped=self._scaled_step(self._scaler))
-            self.optimizer.step()
+        try:
+            done = self._evaluated(sums)
+            if done.stepped:
+                if self._scaler is not None:
+                    return done._replace(stepped=self._scaled_step(self._scaler))
+                self.optimizer.step()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise _step_too_large(self.optimizer, error) from error
         return done
 
     def _evaluated(self, sums: Sums) -> Done:
@@ -234,7 +240,11 @@ class UpdateCycle:
         after: list[Tensor] = []
         evaluations: list[Done] = []
 
+        inside = False  # the closure, and not the optimizer's own work
+
         def closure() -> Tensor:
+            nonlocal inside
+            inside = True
             if evaluations:
                 _assign(buffers, before)
             sums = Sums(self._on_nonfinite)
@@ -246,20 +256,31 @@ class UpdateCycle:
             if not evaluations:
                 after.extend(buffer.clone() for buffer in buffers)
             evaluations.append(self._evaluated(sums))
+            inside = False
             return evaluations[-1].loss
 
         try:
             self.optimizer.step(closure)  # type: ignore[arg-type]  # torch says float and takes tensors
-        except InstepError:
+        except Exception as error:
             _assign(parameters, weights)  # a later evaluation failed: the ones before it have moved the weights already
             _assign(buffers, before)
-            raise
+            if inside or not is_out_of_memory(error):
+                raise
+            raise _step_too_large(self.optimizer, error) from error
         if not all(evaluation.stepped for evaluation in evaluations):
             _assign(parameters, weights)
             _assign(buffers, before)
             return evaluations[0]._replace(stepped=False)
         _assign(buffers, after)
         return evaluations[0]
+
+
+def _step_too_large(optimizer: Optimizer, error: Exception) -> OutOfMemory:
+    """The step is made with all gradients at once, whatever the micro-batches were; half of it may have been made."""
+    return OutOfMemory(
+        f"the step of {type(optimizer).__name__} does not fit in memory, and no split of the batch makes it smaller; use an "
+        f"optimizer that keeps less, or a smaller model. ({said(error)})"
+    )
 
 
 def _multiply(gradients: list[Any], factor: float | Tensor) -> None:

@@ -11,6 +11,7 @@ from instep.metrics import Metric
 from instep.monitor import Monitor, mode_for
 from instep.objective import LossFunction, Objective, from_loss, from_output
 from instep.schedules.drive import Drive
+from instep.schedules.plateau import PlateauDrive
 
 MakeOptimizer = Callable[[Any], Optimizer]
 
@@ -76,6 +77,8 @@ def monitor_for(
 
 def require_monitor(drive: Drive, monitor: Monitor | None) -> None:
     """That a schedule which goes by the monitored value gets one, and takes it the way the run does."""
+    if isinstance(drive, PlateauDrive) and monitor is not None:
+        drive.follow(monitor.mode)
     if drive.needs_monitor and monitor is None:
         raise DescriptionError(
             "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
@@ -83,7 +86,7 @@ def require_monitor(drive: Drive, monitor: Monitor | None) -> None:
     if drive.monitor_mode is not None and monitor is not None and drive.monitor_mode != monitor.mode:
         raise DescriptionError(
             f"the schedule takes {monitor.name} for a number to {drive.monitor_mode}imise, the monitor for one "
-            f'to {monitor.mode}imise; give ReduceLROnPlateau mode="{monitor.mode}".'
+            f'to {monitor.mode}imise; give it mode="{monitor.mode}".'
         )
 
 

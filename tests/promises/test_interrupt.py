@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from instep import OneCycle, Trainer, keys
-from instep.schedules import WarmupCosine, per_epoch
+from instep.schedules import Plateau, WarmupCosine, per_epoch
 from tiny import CLASSES, FEATURES, TASKS
 from torch_schedulers import BUILD
 
@@ -67,6 +67,7 @@ SCHEDULES: dict[str, Any] = {
     "torch": lambda optimizer, total: torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 7], gamma=0.5),
     "per_epoch": per_epoch(lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)),
     "plateau": lambda optimizer, total: torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, factor=0.5),
+    "own plateau": Plateau(patience=0, factor=0.5),
     "none": None,
 }
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -138,7 +139,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 @given(
     case=st.builds(
         Case,
-        schedule=st.sampled_from(sorted(set(SCHEDULES) - {"plateau"})),
+        schedule=st.sampled_from(sorted(set(SCHEDULES) - {"plateau", "own plateau"})),
         optimizer=st.sampled_from(sorted(OPTIMIZERS)),
         samples=st.booleans(),
         update_cycle=st.sampled_from([1, 3]),
@@ -164,9 +165,10 @@ def test_stopping_anywhere_changes_nothing(case: Case, stops: list[int]) -> None
         assert_same(expected, result(again, stopped))
 
 
+@pytest.mark.parametrize("schedule", ["plateau", "own plateau"])
 @pytest.mark.parametrize("patience", [None, 1])
-def test_a_plateau_and_patience_go_on_too(tmp_path: Path, patience: int | None) -> None:
-    case = Case(schedule="plateau", optimizer="sgd", patience=patience, evaluate_every=2)
+def test_a_plateau_and_patience_go_on_too(tmp_path: Path, patience: int | None, schedule: str) -> None:
+    case = Case(schedule=schedule, optimizer="sgd", patience=patience, evaluate_every=2)
     whole = case.trainer(tmp_path / "whole")
     whole.fit()
     for stop in (1, 4, 5):

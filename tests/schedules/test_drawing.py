@@ -80,7 +80,7 @@ def test_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", pyplot)
     axes = Linear().plot(total=4)
     assert axes.points == [(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)]
-    assert axes.labels == {"title": repr(Linear()), "xlabel": "update", "ylabel": "lr"}
+    assert axes.labels == {"title": "Linear", "xlabel": "update", "ylabel": "lr"}
     assert Linear().plot(total=4, base=0.1).points[2] == (2, 0.05)
     assert OneCycle([0.1, 0.3], pct_start=0.5).plot(total=20).points[9] == (9, 0.3)
 

@@ -261,4 +261,4 @@ def test_with_matplotlib_the_same_is_plotted(tmp_path: Path, monkeypatch: pytest
     assert names.count("plot") == 3
     assert names.count("axvline") == 4
     SHOWN.save(tmp_path / "range.png")
-    assert fake.asked[-1][:2] == ("savefig", (tmp_path / "range.png",))
+    assert [asked[:2] for asked in fake.asked[-2:]] == [("savefig", (tmp_path / "range.png",)), ("close", (fake,))]

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instep.memory import is_out_of_memory
 from instep.records import Done
-from instep.tuning.trying import Tried, fits, is_out_of_memory, largest_fitting
+from instep.tuning.trying import Tried, fits, largest_fitting
 
 
 def test_doubled_until_it_fails_then_bisected() -> None:

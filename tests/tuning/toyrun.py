@@ -1,8 +1,7 @@
 """A run as small as can be: what the finders need of one, written as the plain loop. The numbers can be worked out by hand."""
 
-import copy
 import itertools
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import Any, Literal
 
 import torch
@@ -11,22 +10,11 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.records import Done
-from instep.schedules import OneCycle, drive
 from instep.update import UpdateCycle
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 class ToyRun:
-    """Trains `objective(model, batch)` on batches of (x, y), chosen by the step alone.
-
-    `lives` is how many updates it makes, rehearsed ones included, before it is Killed. A checkpoint is taken after every update
-    of a cycle and whenever a cycle is recorded; `resume_from` goes on from the last one, as another process would.
-    """
-
-    monitor_mode: Literal["min", "max"] | None = "min"
+    """Trains `objective(model, batch)` on batches of (x, y), chosen by the step alone."""
 
     def __init__(
         self,
@@ -45,12 +33,9 @@ class ToyRun:
         self.batch_size, self.total_steps = batch_size, total_steps
         self.stateful = stateful
         self.step = 0
-        self.cycles: list[Mapping[str, Any]] = []
-        self.lives: float = float("inf")
         self.starts: list[int] = []  # of each rehearsal
         self._objective, self._data = objective, data
         self._cycle = UpdateCycle(optimizer, model=model, on_nonfinite=on_nonfinite)
-        self.checkpoint()
 
     @property
     def samples(self) -> int:
@@ -61,37 +46,12 @@ class ToyRun:
         for step in itertools.count(start):
             yield self._update(step, samples or self.batch_size)
 
-    def monitored(self) -> float:
+    def evaluate(self) -> dict[str, float]:
         with torch.no_grad(), keys.borrowed():
             keys.seed_all(0)
-            return float(self._objective(self.model, self._data))
-
-    def record_cycle(self, cycle: Mapping[str, Any]) -> None:
-        self.cycles = [*self.cycles[: cycle["index"]], cycle]
-        self.checkpoint()
-
-    def run_cycle(self, schedule: OneCycle, *, start: int, stop: int) -> None:
-        driver = drive(schedule, self.optimizer, total_steps=stop - start)
-        while self.step < stop:
-            driver.before_update(self.step - start)
-            self._update(self.step, self.batch_size)
-            self.step += 1
-            self.checkpoint()
-
-    def checkpoint(self) -> None:
-        parts = (self.model.state_dict(), self.optimizer.state_dict(), self.step, self.cycles)
-        self._kept = copy.deepcopy(parts)
-
-    def resume_from(self, other: "ToyRun") -> None:
-        model, optimizer, self.step, self.cycles = copy.deepcopy(other._kept)
-        self.model.load_state_dict(model)
-        self.optimizer.load_state_dict(optimizer)
-        self.checkpoint()
+            return {"valid/loss": float(self._objective(self.model, self._data))}
 
     def _update(self, step: int, samples: int) -> Done:
-        self.lives -= 1
-        if self.lives < 0:
-            raise Killed
         keys.seed_all(keys.for_step(0, step))
         chosen = torch.randint(self.samples, (samples,)) if samples < self.samples else torch.arange(self.samples)
         return self._cycle.run([tuple(column[chosen] for column in self._data)], self._objective)

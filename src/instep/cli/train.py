@@ -1,4 +1,7 @@
-"""`instep train [FILE.py[:build]] [options…]`: trains what `build` describes, or the built-in recipe."""
+"""`instep train [FILE.py[:build]] [options…]`: trains what `build` describes, or the built-in recipe.
+
+A learning rate that --find-lr found is kept in `run.json`: a run that goes on has the same one and searches no more.
+"""
 
 import contextlib
 import json
@@ -11,11 +14,14 @@ from typing import Annotated, Any
 
 import tyro
 
+from instep.checkpoint import steps
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
+from instep.errors import InstepError
+from instep.folder import CHECKPOINTS, read_description
 from instep.history import History, Row
-from instep.report.numbers import duration, number
+from instep.report.numbers import duration, number, rate
 from instep.report.plan import render
 from instep.trainer import Trainer
 
@@ -24,7 +30,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class Own:
-    """Where and how to run; none of these changes the result."""
+    """Where and how to run; none but --find-lr changes the result."""
 
     folder: Annotated[
         Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: the one that build sets, else runs/<file>)")
@@ -32,6 +38,8 @@ class Own:
     """Where the run is written."""
     fresh: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Start anew: an old run in the folder is moved aside, never deleted."""
+    find_lr: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Make a range test first and train with what it suggests: as the peak of a OneCycle, else as the optimizer's lr."""
     dry_run: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Build, show the plan, try two updates and an evaluation; nothing is written."""
     progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
@@ -51,6 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     own: Own = given.own
     with contextlib.redirect_stdout(sys.stderr) if own.json else contextlib.nullcontext():
         trainer = _built(found, given, options)
+        _set_lr(trainer, own)
         numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
     if own.json:
         print(json.dumps(numbers))
@@ -75,7 +84,7 @@ def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(arguments)
 
 
-_FLAGS = ("-h", "--help", "--fresh", "--dry-run", "--progress", "--no-progress", "--json")
+_FLAGS = ("-h", "--help", "--fresh", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
 def _built(found: script.Script, given: Given, options: Sequence[str]) -> Trainer:
@@ -92,12 +101,40 @@ def _built(found: script.Script, given: Given, options: Sequence[str]) -> Traine
     return trainer
 
 
+def _set_lr(trainer: Trainer, own: Own) -> None:
+    """The learning rate that was found for the run in the folder, or is found for it now; without either, build's own."""
+    assert trainer.folder is not None
+    before = None if own.fresh or own.dry_run else read_description(trainer.folder)
+    if before is not None and steps(trainer.folder / CHECKPOINTS):
+        found = before.get("found_lr")
+        if isinstance(found, dict):
+            print(f"going on with lr {rate(found['lr'])}, which --find-lr found for this run\n")
+        elif own.find_lr:
+            raise WrongUse(
+                f"{trainer.folder} holds a run that was begun without --find-lr; leave it out to go on, or start anew: --fresh."
+            )
+    else:
+        found = _found(trainer) if own.find_lr else None
+    if found is not None:
+        trainer.set_lr(found["lr"])
+        trainer.remarks["found_lr"] = found
+
+
+def _found(trainer: Trainer) -> dict[str, Any]:
+    """What a range test suggests; shown, and an error where that is nothing."""
+    test = trainer.find_lr()
+    print(test, end="\n\n", flush=True)
+    if test.suggestion is None:
+        raise InstepError(f"--find-lr found no learning rate to train with: {test.reason}")
+    return {"lr": test.suggestion, "reason": test.reason, "confidence": test.confidence}
+
+
 def _tried(trainer: Trainer) -> dict[str, Any]:
     print(trainer, flush=True)
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
     print(f"\nok: {said} went through; nothing was written.")
-    return {"dry_run": "ok"}
+    return {"dry_run": "ok"} | trainer.remarks
 
 
 def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
@@ -111,7 +148,7 @@ def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     print(closing_line(history, trainer.folder))
     if trainer.resumed_from == trainer.step:
         print("This run was finished already; --fresh moves it aside and trains again.")
-    return as_json(history, trainer.folder)
+    return as_json(history, trainer.folder) | trainer.remarks
 
 
 def closing_line(history: History, folder: Path) -> str:

@@ -23,7 +23,8 @@ from instep.data.structure import map_columns
 from instep.data.taken import WorkerSettings
 from instep.data.worker_choice import Choice, Stopwatch
 from instep.data.workers import Workers
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, Notice, OutOfMemory
+from instep.memory import is_out_of_memory, said
 
 WorkerCount = int | Literal["auto"]
 
@@ -36,6 +37,7 @@ class Batch(NamedTuple):
     index: int  # type: ignore[assignment]  # in its epoch
     samples: int
     indices: Tensor  # of the samples in the data set
+    on_host: bool = False  # it did not fit on the device as a whole: its pieces are sent one by one
 
 
 class Loader:
@@ -62,6 +64,7 @@ class Loader:
         say: Callable[[str], object] | None = None,
     ) -> None:
         self.name = source.name
+        self.batch_size = batch_size
         self._source = source
         self._seed = seed
         self._device = device
@@ -72,6 +75,7 @@ class Loader:
         self.waited_s = 0.0  # time that the run has spent waiting for batches
         self.state: Any = None  # of a stream behind the batch given last, where it has one: what `resume` takes
         self.choice: Choice | None = _chosen(workers, source)  # None until it has been measured
+        self.may_stay_on_host = False  # a batch that does not fit on the device is given out as it is, for its pieces to be sent
         self._workers: Workers | None = None
         self._streaming: Streaming | None = None
         if isinstance(source, Stream):
@@ -93,6 +97,12 @@ class Loader:
             self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last)
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
             self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
+
+    def lengthen(self, epochs: int) -> None:
+        """The run may have so many epochs, more than was said when this was made."""
+        self._epochs = max(self._epochs, epochs)
+        if self._streaming is not None:
+            self._streaming.lengthen(epochs)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
@@ -184,12 +194,26 @@ class Loader:
         """Batches on the device, one ahead: the copy of the next one goes on while this one is computed with."""
         ready: Batch | None = None
         for batch in batches:
-            upcoming = batch._replace(data=map_columns(lambda column: sent(column, self._device), batch.data))
+            try:
+                upcoming = batch._replace(data=sent_batch(batch.data, self._device))
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                upcoming = self._left_behind(batch, error)
             if ready is not None:
                 yield ready
             ready = upcoming
         if ready is not None:
             yield ready
+
+    def _left_behind(self, batch: Batch, error: Exception) -> Batch:
+        if self.may_stay_on_host:
+            return batch._replace(on_host=True)
+        raise OutOfMemory(
+            f"batch {batch.index} of epoch {batch.epoch} of {self.name}: its {batch.samples} samples do not fit in the memory of "
+            f'{self._device} as a whole; pass on_overflow="split", which sends training batches piece by piece where needed and '
+            f"no batch_transform stands in the way, or use a smaller batch_size. ({said(error)})"
+        ) from error
 
     def _transformed(self, batches: Iterator[Batch], transform: Transform) -> Iterator[Batch]:
         """Whole batches transformed on the device, each under the key of its place."""
@@ -205,6 +229,11 @@ class Loader:
         for batch in batches:
             self.state = streaming.states.get((batch.epoch, batch.index))
             yield batch
+
+
+def sent_batch(batch: Any, device: torch.device) -> Any:
+    """A batch, or a piece of one, on the device."""
+    return map_columns(lambda column: sent(column, device), batch)
 
 
 def sent(column: Any, device: torch.device) -> Any:

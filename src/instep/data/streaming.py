@@ -56,6 +56,10 @@ class Streaming:
                 self._keep({"epoch": epoch, "batch": index, **read.state})
             yield read
 
+    def lengthen(self, epochs: int) -> None:
+        """The run has more epochs than was said; before it begins to read."""
+        self._epochs = max(self._epochs, epochs)
+
     def resume(self, state: Any) -> None:
         """Use the state that came with a batch to go on behind it."""
         if state is not None:

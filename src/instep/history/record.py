@@ -22,7 +22,7 @@ OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "cl
 
 
 class History:
-    """The record of a run: its updates and evaluations, in order.
+    """The record of a run: its updates, evaluations and cycles, in order.
 
         history = trainer.fit()
         history.best["valid/loss"], history.last["step"]
@@ -40,6 +40,7 @@ class History:
         self._rows: list[Row] = []
         self._updates: list[Row] = []
         self._evaluations: list[Row] = []
+        self._cycles: list[Row] = []
         for row in rows:
             self._append(dict(row))
 
@@ -59,6 +60,11 @@ class History:
         return self._evaluations
 
     @property
+    def cycles(self) -> Sequence[Row]:
+        """One row a cycle of `fit_cycles`: what was chosen for it and, once it is over, what it brought."""
+        return list({row["cycle"]: row for row in self._cycles}.values())
+
+    @property
     def best(self) -> Row | None:
         """The first evaluation that no other beats; None before there is one. An evaluation that gave nan is never it."""
         rated = [row for row in self._evaluations if (value := row.get(self.monitor)) is not None and not math.isnan(value)]
@@ -68,13 +74,14 @@ class History:
     @property
     def last(self) -> Row | None:
         """The last evaluation; where there is none, the last line of the log."""
-        rows = self._evaluations or self._rows
+        rows = self._evaluations or self._updates
         return rows[-1] if rows else None
 
     @property
     def names(self) -> list[str]:
-        """The columns, as they first appear."""
-        return [name for name in dict.fromkeys(name for row in self._rows for name in row) if name not in ("kind", "clock")]
+        """The columns, as they first appear. Those of cycles are none: see `cycles`."""
+        rows = (row for row in self._rows if row.get("kind") != "cycle")
+        return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("kind", "clock")]
 
     def column(self, name: str) -> list[Any]:
         """The values of one column, from the rows that have it."""
@@ -82,7 +89,7 @@ class History:
 
     def curve(self, name: str) -> list[tuple[int, Any]]:
         """One column as (step, value) pairs."""
-        points = [(row["step"], row[name]) for row in self._rows if name in row]
+        points = [(row["step"], row[name]) for row in self._rows if name in row and row.get("kind") != "cycle"]
         if not points:
             raise DescriptionError(f"the history has no column {name!r}; it has: {', '.join(self.names) or 'nothing yet'}.")
         return points
@@ -107,6 +114,10 @@ class History:
         row = {"kind": "evaluation", "step": evaluation.step, "epoch": evaluation.epoch}
         return self._append({**row, **free_names(evaluation), "clock": {"seconds": seconds}})
 
+    def add_cycle(self, cycle: Mapping[str, Any], step: int, epoch: int) -> Row:
+        """Append what was chosen for a cycle, or what it brought; returns its row."""
+        return self._append({"kind": "cycle", "step": step, "epoch": epoch, **cycle})
+
     def add_log(self, extra: Mapping[str, float]) -> Row:
         """Append what was logged after the last update; returns its row."""
         last = self._rows[-1] if self._rows else {"step": 0, "epoch": 0}
@@ -114,7 +125,7 @@ class History:
 
     def _append(self, row: Row) -> Row:
         self._rows.append(row)
-        (self._evaluations if row.get("kind") == "evaluation" else self._updates).append(row)
+        {"evaluation": self._evaluations, "cycle": self._cycles}.get(str(row.get("kind")), self._updates).append(row)
         return row
 
     def __len__(self) -> int:

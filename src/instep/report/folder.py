@@ -60,6 +60,12 @@ class RunFolder:
                 with suppress(OSError):  # a run that is going on replaces its files
                     yield (Path(folder) / name).lstat()
 
+    @property
+    def end(self) -> int | None:
+        """The step at which it ends as far as anybody knows: a run in cycles goes on to the end of its last one."""
+        cycles = self.history.cycles
+        return cycles[-1]["stop"] if cycles else self.total("total_steps")
+
     def total(self, name: str) -> int | None:
         """A count from the description, where it is one."""
         value = self.description.get(name)

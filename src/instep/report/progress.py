@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from instep.report.lines import Lines
@@ -65,6 +66,11 @@ class Progress:
         """`step` update cycles have begun. Called after each: two assignments, nothing is drawn."""
         self._standing.step = step
         self._standing.epoch = epoch
+
+    def go_on_to(self, stop: int) -> None:
+        """The run ends at another step than was planned: a further cycle."""
+        plan = self._standing.plan
+        self._standing.plan = replace(plan, total_steps=stop, epochs=-(-stop // plan.steps_per_epoch))
 
     def logged(self, logged: Logged) -> None:
         self._standing.logged = logged

@@ -25,7 +25,7 @@ def render(folder: str | Path = "runs", *, now_s: float | None = None) -> str:
 
 
 def _row(run: RunFolder, folder: Path, now_s: float) -> tuple[str, ...]:
-    best, total = run.history.best, run.total("total_steps")
+    best, total = run.history.best, run.end
     return (
         _name(run, folder),
         run.state,

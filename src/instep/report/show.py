@@ -10,10 +10,10 @@ from typing import Any
 from instep.history import History
 from instep.report import checkpoints
 from instep.report.folder import RunFolder, read_run, section
-from instep.report.numbers import age, number, size
+from instep.report.numbers import age, number, rate, size
 from instep.report.sparkline import sparkline
 from instep.report.standing import epoch_number
-from instep.report.table import clean, columns, labelled
+from instep.report.table import clean, columns, labelled, wrapped
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
@@ -28,6 +28,7 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         labelled(_description(run, now_s), width=width),
         _curves(run.history, width),
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
+        _cycles(run.history, width),
         checkpoints.lines(checkpoints.find_checkpoints(run.path), now_s),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
@@ -45,7 +46,7 @@ def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
         ("state", f"{run.state}{_how_far(run)}"),
         ("created", f"{datetime.fromtimestamp(run.created_s):%Y-%m-%d %H:%M}, {age(now_s - run.created_s)} ago"),
         ("size", size(run.size_bytes)),
-        ("epochs", f"{epochs:,}" if epochs else ""),
+        ("epochs", f"{epochs:,}{' a cycle' if run.history.cycles else ''}" if epochs else ""),
         ("device", ", ".join(filter(None, (_text(said.get("device", "")), _counted(said.get("threads"), "thread"))))),
         ("versions", _listed(section(said, "versions"))),
         ("script", _script(section(said, "script"))),
@@ -64,7 +65,7 @@ def _script(said: Mapping[str, Any]) -> str:
 
 
 def _how_far(run: RunFolder) -> str:
-    total = run.total("total_steps")
+    total = run.end
     if run.step is None:
         return ""
     return f" at step {run.step:,}" + (f" of {total:,}" if total else "")
@@ -101,6 +102,25 @@ def _evaluations(history: History, steps_per_epoch: int) -> list[str]:
     if best is not None:
         lines += ["", f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"]
     return lines
+
+
+def _cycles(history: History, width: int) -> list[str]:
+    """What was chosen for each cycle, and what it brought; and why the last choice was made."""
+    cycles = history.cycles
+    if not cycles:
+        return []
+    rows = [
+        (
+            f"{row['cycle']}",
+            f"{row['start']:,} to {row['stop']:,}",
+            rate(row["max_lr"]),
+            f"{row.get('confidence', 0):.2f}",
+            *(number(row.get(name)) for name in ("before", "after", "gain")),
+        )
+        for row in cycles
+    ]
+    lines = columns(("cycle", "steps", "max_lr", "confidence", "before", "after", "gain"), rows)
+    return [*lines, "", *wrapped(f"cycle {cycles[-1]['cycle']}: {clean(cycles[-1]['reason'])}", width)]
 
 
 def _listed(values: Mapping[str, Any]) -> str:

@@ -13,11 +13,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from instep.errors import DescriptionError
 from instep.schedules.decay import Constant
 from instep.schedules.function import FromFunction
+from instep.schedules.plateau import Plateau, PlateauDrive
 from instep.schedules.schedule import Curve, Schedule, starting_lr
 from instep.schedules.scheduler import PerEpoch, build_per_epoch, build_scheduler, named, required_parameters
 
 # What `schedule=` may be.
-AnySchedule = Schedule | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
+AnySchedule = Schedule | Plateau | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
 
 EXAMPLES = (
     "use a function of position (schedule=OneCycle(max_lr=0.1), schedule=lambda position: 0.1 / (1 + position)), "
@@ -71,6 +72,8 @@ def drive(schedule: AnySchedule, optimizer: Optimizer, *, total_steps: int, epoc
         return StillDrive()
     if isinstance(schedule, Schedule):
         return PositionDrive(schedule, optimizer, total_steps)
+    if isinstance(schedule, Plateau):
+        return PlateauDrive(schedule, optimizer)
     if isinstance(schedule, PerEpoch):
         return build_per_epoch(schedule, optimizer, epochs)
     _check_callable(schedule)
@@ -98,7 +101,7 @@ def _check_callable(schedule: object) -> None:
             f"schedule= is the class {name}; pass a function that builds one: "
             f"schedule=lambda optimizer, total_steps: {name}(optimizer, …)."
         )
-    if isinstance(schedule, type) and issubclass(schedule, Schedule):
+    if isinstance(schedule, type) and issubclass(schedule, Schedule | Plateau):
         raise DescriptionError(f"schedule= is the class {schedule.__name__}; call it: schedule={schedule.__name__}(…).")
     if not callable(schedule) or isinstance(schedule, type):
         raise DescriptionError(f"schedule= is {named(schedule)}, which is no schedule; {EXAMPLES}.")
@@ -143,11 +146,13 @@ class PositionDrive(StillDrive):
     into a checkpoint, and a group that joined later has it again on resume.
     """
 
-    def __init__(self, schedule: Schedule, optimizer: Optimizer, total_steps: int) -> None:
-        groups = optimizer.param_groups
+    def __init__(
+        self, schedule: Schedule, optimizer: Optimizer, total_steps: int, *, begin: int = 0, groups_then: int | None = None
+    ) -> None:
+        groups = optimizer.param_groups[:groups_then]  # the others joined after the schedule had begun
         starts = [starting_lr(group) for group in groups]
         bases = schedule.bases(starts)
-        self._schedule, self._total = schedule, total_steps
+        self._schedule, self._total, self._begin = schedule, total_steps, begin
         self._curve_of: dict[float, Curve] = {}  # groups with the same base share a curve
         self._curves = [self._curve(base) for base in bases]
         self._momentum = schedule.momentum_curve(total_steps)
@@ -158,7 +163,8 @@ class PositionDrive(StillDrive):
             group["initial_lr"] = start
 
     def before_update(self, position: int) -> None:
-        """Writes the values of the update at `position`."""
+        """Writes the values of the update at `position`; the schedule's first is that at `begin`."""
+        position -= self._begin
         groups = self._optimizer.param_groups  # a new list after each optimizer.load_state_dict
         if len(groups) != len(self._curves):
             self._take_in(groups)

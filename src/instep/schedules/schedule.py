@@ -77,7 +77,7 @@ class Schedule(ABC):
             ) from error
         axes = pyplot.subplots()[1]
         axes.plot(range(total), [curve(position) for position in range(total)])
-        axes.set(title=repr(self), xlabel="update", ylabel="lr")
+        axes.set(title=type(self).__name__, xlabel="update", ylabel="lr")
         return axes
 
 

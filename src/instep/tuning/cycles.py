@@ -1,14 +1,15 @@
 """Cycles: a range test, one cycle at what it found, and again from the weights that were reached, until that no longer pays.
 
-Owns when to go on and what is written down of each cycle. How a cycle is trained is the run's business (`CycledRun`). All of it
-is a function of what is recorded and of where the run stands: cut off anywhere, also within a range test, it goes on bit for bit.
+Owns what a cycle is, which one comes next and when there is none. All of it is a function of what is recorded and of where the
+run stands, so a run that was cut off chooses the same again. How a cycle is trained is the business of `cycling`.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
+from instep.description import told
 from instep.errors import DescriptionError, InstepError
 from instep.report.numbers import number, rate
 from instep.report.table import columns, wrapped
@@ -16,7 +17,7 @@ from instep.schedules.one_cycle import OneCycle
 from instep.sizes import require_whole
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import Rehearsal
-from instep.tuning.sweep import peak_momentum
+from instep.tuning.sweep import Growth, peak_momentum
 
 Mode = Literal["min", "max"]
 
@@ -31,43 +32,33 @@ class Cycle:
     max_lr: float
     reason: str  # for this max_lr
     confidence: float
-    before: float  # the best that the monitor had seen when it began
+    before: float  # the best value at the end of a cycle so far; of the first cycle, that of the weights it began with
     after: float | None = None
     gain: float | None = None  # above 0 where it is an improvement, whichever way that is
+    made: int = 0  # updates before it that were not skipped: where its schedule begins
+    groups: int = 1  # of the optimizer when it began; others may join
 
     def to_json(self) -> dict[str, Any]:
-        """As a checkpoint and the history keep it; `Cycle(**…)` is the way back."""
+        """As a checkpoint keeps it; `Cycle(**…)` is the way back."""
         return asdict(self)
 
-
-class CycledRun(Rehearsal, Protocol):
-    """A run that can be trained a cycle at a time."""
-
-    @property
-    def total_steps(self) -> int:
-        """How many updates a cycle has: the length of the run as it is described."""
-
-    @property
-    def monitor_mode(self) -> Mode | None:
-        """Which way the monitored value improves; None where nothing is evaluated."""
-
-    @property
-    def cycles(self) -> Sequence[Mapping[str, Any]]:
-        """What `record_cycle` was given so far, in this process and in those before it, one of each index."""
-
-    def monitored(self) -> float:
-        """The monitored value of the weights as they are, by an evaluation that is written down nowhere."""
-
-    def record_cycle(self, cycle: Mapping[str, Any]) -> None:
-        """Keep this in the history and in every checkpoint from now on, in place of an earlier one of the same index."""
-
-    def run_cycle(self, schedule: OneCycle, *, start: int, stop: int) -> None:
-        """Train from where the run stands to `stop`; the schedule's position 0 is the update at `start`, its end `stop`."""
+    def row(self) -> dict[str, Any]:
+        """As a row of the history has it."""
+        inner = ("index", "made", "groups")
+        known = {name: value for name, value in asdict(self).items() if value is not None and name not in inner}
+        return {"cycle": self.index + 1, **known}
 
 
 @dataclass(frozen=True)
 class Cycles:
-    """All cycles of a run, and why there was no further one."""
+    """All cycles of a run, and why there was no further one.
+
+    >>> cycle = Cycle(0, start=0, stop=100, max_lr=0.1, reason="…", confidence=0.8, before=2.0, after=0.5, gain=1.5)
+    >>> print(Cycles((cycle,), "max_cycles=1 are done."))
+    cycle     steps  max_lr  before   after   gain
+        1  0 to 100     0.1   2.000  0.5000  1.500
+    max_cycles=1 are done.
+    """
 
     cycles: tuple[Cycle, ...]
     ended: str
@@ -86,50 +77,85 @@ class Cycles:
         return "\n".join([*table, *wrapped(self.ended, 80)])
 
 
-def fit_cycles(
-    run: CycledRun,
-    *,
-    max_cycles: int = 8,
-    min_delta: float = 0.0,
-    schedule: Callable[[float], OneCycle] = OneCycle,
-    low: float = 1e-7,
-    high: float = 10.0,
-    steps: int = 100,
-    repeats: int = 2,
-) -> Cycles:
-    """Train in cycles, each as long as the run is described, until one improves the monitor by no more than `min_delta`.
+@dataclass(frozen=True)
+class CycleOptions:
+    """How to train in cycles; what makes no sense is an error at once."""
 
-    `schedule` makes a cycle from the learning rate that the range test suggests; `low`, `high`, `steps` and `repeats` are for
-    `find_lr`. A range test that suggests nothing ends it too; before the first cycle that is an error.
+    max_cycles: int = 8
+    min_delta: float = 0.0
+    schedule: Callable[[float], OneCycle] = OneCycle
+    low: float = 1e-7
+    high: float = 10.0
+    steps: int = 100
+    repeats: int = 2
+
+    def __post_init__(self) -> None:
+        require_whole("max_cycles", self.max_cycles, least=1)
+        if not 0 <= self.min_delta < math.inf:
+            raise DescriptionError(f"min_delta={self.min_delta} is no least gain; use 0 or a number above it.")
+        Growth(self.low, self.high, self.steps)
+        require_whole("repeats", self.repeats, least=1)
+        made: object = self.schedule(1.0)
+        if not isinstance(made, OneCycle):
+            raise DescriptionError(
+                f"schedule= made a {type(made).__name__}; fit_cycles() needs a function that makes a OneCycle of a learning "
+                "rate: schedule=lambda lr: OneCycle(lr, pct_start=0.5)."
+            )
+
+    def deciding(self) -> dict[str, Any]:
+        """What a cycle that was begun depends on. How many there are to be may change from one process to the next."""
+        return {name: told(value) for name, value in vars(self).items() if name not in ("max_cycles", "min_delta")}
+
+    def range_test(self, run: Rehearsal) -> RangeTest:
+        """The range test before a cycle, with the momentum that the cycle has at its peak."""
+        momentum = peak_momentum(self.schedule(1.0))
+        return find_lr(run, low=self.low, high=self.high, steps=self.steps, repeats=self.repeats, momentum=momentum)
+
+    def why_ended(self, cycles: Sequence[Cycle]) -> str | None:
+        """Why there should be no further cycle after these; None where there should be one."""
+        if not cycles:
+            return None
+        last = cycles[-1]
+        if last.gain is None or not last.gain > self.min_delta:  # nan is no gain
+            little = last.gain is not None and last.gain > 0
+            said = f"{number(last.gain)}, not more than min_delta={self.min_delta:g}" if little else "nothing"
+            return f"cycle {last.index + 1} gained {said}."
+        return f"max_cycles={self.max_cycles} are done." if len(cycles) >= self.max_cycles else None
+
+
+class CycledRun(Rehearsal, Protocol):
+    """A run that can be trained a cycle at a time."""
+
+    @property
+    def total_steps(self) -> int:
+        """How many updates a cycle has: the length of the run as it is described."""
+
+    def evaluate(self) -> Mapping[str, float]:
+        """The numbers of the weights as they are; written down nowhere."""
+
+
+def chosen(run: CycledRun, cycles: Sequence[Cycle], options: CycleOptions, monitor: str, mode: Mode, made: int) -> Cycle | str:
+    """The cycle after these, by a range test from the weights as they are; or why there is none.
+
+    Before the first cycle a range test that suggests nothing is an error.
     """
-    require_whole("max_cycles", max_cycles, least=1)
-    mode = run.monitor_mode
-    if mode is None:
-        raise DescriptionError("fit_cycles() goes by the monitored value, so it needs evaluations; pass valid= to the Trainer.")
-    if not 0 <= min_delta < math.inf:
-        raise DescriptionError(f"min_delta={min_delta} is no least gain; use 0 or a number above it.")
-    momentum = peak_momentum(schedule(1.0))
-
-    def test() -> RangeTest:
-        return find_lr(run, low=low, high=high, steps=steps, repeats=repeats, momentum=momentum)
-
-    while True:
-        cycles = recorded(run)
-        current = cycles[-1] if cycles and cycles[-1].after is None else None
-        if current is None:
-            ended = why_ended(cycles, max_cycles, min_delta)
-            chosen = ended if ended is not None else _chosen(run, cycles, mode, test)
-            if isinstance(chosen, str):
-                return Cycles(cycles, chosen)
-            current = chosen
-            run.record_cycle(current.to_json())
-        run.run_cycle(schedule(current.max_lr), start=current.start, stop=current.stop)
-        after = run.monitored()
-        run.record_cycle(replace(current, after=after, gain=gain(current.before, after, mode)).to_json())
-
-
-def recorded(run: CycledRun) -> tuple[Cycle, ...]:
-    return tuple(Cycle(**cycle) for cycle in run.cycles)
+    test = options.range_test(run)
+    if test.suggestion is None:
+        if not cycles:
+            raise InstepError(f"the range test suggests no learning rate to begin with: {test.reason}")
+        return f"the range test after cycle {len(cycles)} suggests no learning rate: {test.reason}"
+    before = best_end(cycles, mode) if cycles else run.evaluate()[monitor]
+    return Cycle(
+        len(cycles),
+        start=run.step,
+        stop=run.step + run.total_steps,
+        max_lr=test.suggestion,
+        reason=test.reason,
+        confidence=test.confidence,
+        before=before,
+        made=made,
+        groups=len(run.optimizer.param_groups),
+    )
 
 
 def gain(before: float, after: float, mode: Mode) -> float:
@@ -137,34 +163,7 @@ def gain(before: float, after: float, mode: Mode) -> float:
     return before - after if mode == "min" else after - before
 
 
-def why_ended(cycles: Sequence[Cycle], max_cycles: int, min_delta: float) -> str | None:
-    """Why there should be no further cycle after these; None where there should be one."""
-    if not cycles:
-        return None
-    last = cycles[-1]
-    if last.gain is None or not last.gain > min_delta:  # nan is no gain
-        said = (
-            "nothing" if last.gain is None or not last.gain > 0 else f"{number(last.gain)}, not more than min_delta={min_delta:g}"
-        )
-        return f"cycle {last.index + 1} gained {said}."
-    return f"max_cycles={max_cycles} are done." if len(cycles) >= max_cycles else None
-
-
-def _chosen(run: CycledRun, cycles: Sequence[Cycle], mode: Mode, range_test: Callable[[], RangeTest]) -> Cycle | str:
-    """The next cycle, by a range test from the weights as they are; or why there is none."""
-    test = range_test()
-    if test.suggestion is None:
-        if not cycles:
-            raise InstepError(f"the range test suggests no learning rate to begin with: {test.reason}")
-        return f"the range test after cycle {len(cycles)} suggests no learning rate: {test.reason}"
-    index, length = len(cycles), run.total_steps
-    start = cycles[-1].stop if cycles else run.step
-    return Cycle(index, start, start + length, test.suggestion, test.reason, test.confidence, _best(run, cycles, mode))
-
-
-def _best(run: CycledRun, cycles: Sequence[Cycle], mode: Mode) -> float:
-    """The best value at the end of a cycle so far; before the first, that of the weights as they are."""
-    if not cycles:
-        return run.monitored()
+def best_end(cycles: Sequence[Cycle], mode: Mode) -> float:
+    """The best value at the end of a cycle, or before the first; nan where all are."""
     seen = [value for cycle in cycles for value in (cycle.before, cycle.after) if value is not None and not math.isnan(value)]
     return (min if mode == "min" else max)(seen, default=math.nan)

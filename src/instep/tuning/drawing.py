@@ -16,6 +16,7 @@ from instep.tuning.verdict import Verdict
 WIDTH, HEIGHT = 560, 240  # of the field that is drawn in
 LEFT, TOP, BOTTOM = 56, 12, 34  # beside it
 LINE = 18  # of text
+AIR = 0.05  # of what is shown
 CURVE = "#2a7ab8"
 COLOURS = ("#d1603d", "#3d9a50", "#8a5cb8", "#b8962a")  # of the rules, in their order
 
@@ -24,7 +25,7 @@ class Field:
     """Where a learning rate and a loss lie in the picture."""
 
     def __init__(self, curve: Curve) -> None:
-        self.low, self.high = shown_range(curve)
+        self.low, self.high = padded_range(curve)
         self.first, self.last = curve.lrs[0], curve.lrs[-1]
 
     def x(self, lr: float) -> float:
@@ -71,7 +72,9 @@ def save(path: Path, *, svg: Callable[[], str], plot: Callable[[], Any], text: C
     elif ending == ".json":
         path.write_text(text() + "\n", encoding="utf-8")
     elif ending == ".png":
-        plot().figure.savefig(path)
+        figure = plot().figure
+        figure.savefig(path)
+        importlib.import_module("matplotlib.pyplot").close(figure)  # or a notebook shows it as well
     else:
         raise DescriptionError(f"{path} ends in {ending or 'nothing'}; use .svg, .png or .json.")
     return path
@@ -95,9 +98,15 @@ def plot(curve: Curve, sweeps: Sequence[Curve], rules: Mapping[str, float | None
             chosen = name == verdict.rule
             label = f"{name} {rate(lr)}{' (suggested)' if chosen else ''}"
             axes.axvline(lr, color=colour, linestyle="-" if chosen else "--", label=label)
-    axes.set(xscale="log", xlabel="lr", ylabel="loss", ylim=shown_range(curve))
-    axes.legend()
+    axes.set(xscale="log", xlabel="lr", ylabel="loss", ylim=padded_range(curve))
+    axes.legend(loc="lower left", fontsize="small")  # under the level: the curve falls further right
     return axes
+
+
+def padded_range(curve: Curve) -> tuple[float, float]:
+    """What is shown, with a little air under the lowest point."""
+    low, high = shown_range(curve)
+    return low - AIR * (high - low), high
 
 
 def _axes(field: Field) -> str:

@@ -1,18 +1,15 @@
-"""Trying: the largest size that fits, found by doubling and bisecting; and how a device says that something does not fit."""
+"""Trying: the largest size that fits, found by doubling and bisecting."""
 
-import gc
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 
 import torch
 
+from instep.memory import clean_up, is_out_of_memory
 from instep.records import Done
 
 CLOSE = 0.03  # of the size: nearer than that nobody needs to know it
-
-# What devices say instead of raising torch.OutOfMemoryError.
-SAID = ("out of memory", "can't allocate memory", "cannot allocate memory", "alloc_failed")
 
 
 @dataclass(frozen=True)
@@ -58,17 +55,3 @@ def fits(make: Callable[[], Generator[Done, None, None]], device: torch.device) 
             raise
     clean_up(device)  # here, where the error with its frames and all they hold is gone
     return False
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the memory does not suffice, in whatever words its device has for it."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in SAID)
-
-
-def clean_up(device: torch.device) -> None:
-    """Let go of what a failed attempt held; an accelerator's cache is emptied, or the next attempt would find it taken."""
-    gc.collect()
-    if device.type != "cpu":
-        torch.get_device_module(device).empty_cache()
