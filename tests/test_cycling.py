@@ -148,15 +148,16 @@ def test_choices_and_gains_are_rows_of_their_own(tmp_path: Path) -> None:
 
 
 def test_show_and_runs_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fitted(trainer(tmp_path), max_cycles=2)
-    assert main(["show", str(tmp_path)]) == 0
+    folder = tmp_path / "runs" / "cycled"
+    fitted(trainer(folder), max_cycles=2)
+    assert main(["show", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "finished at step 20 of 20" in said
     assert "epochs    2 a cycle" in said
     assert "cycle     steps  max_lr  confidence" in said
     assert "    2  10 to 20" in said
     assert "cycle 2: the loss " in said
-    assert main(["runs", str(tmp_path.parent)]) == 0
+    assert main(["runs", str(folder.parent)]) == 0
     assert " 20  20 " in capsys.readouterr().out
 
 

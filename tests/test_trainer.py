@@ -629,9 +629,7 @@ def test_a_plateau_goes_by_the_monitored_value() -> None:
     assert [update.lr for update in updates[::4]] == [0.1, 0.05, 0.025]
     with pytest.raises(DescriptionError, match="this schedule goes by the monitored value, so it needs evaluations"):
         make(schedule=plateau)
-    with pytest.raises(
-        DescriptionError, match=r'to minimise, the monitor for one to maximise; give it mode="max"'
-    ):
+    with pytest.raises(DescriptionError, match=r'to minimise, the monitor for one to maximise; give it mode="max"'):
         make(valid=(X, Y), metrics="accuracy", monitor="valid/accuracy", schedule=plateau)
 
 
