@@ -7,6 +7,7 @@ InstepError                 everything that Instep raises on purpose
 ├── UpdateError             an update cycle or a Trainer was used out of order
 ├── NonFiniteLoss           a loss is inf or nan
 ├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
+├── PeerError               another process of a run was lost, or does not do the same
 ├── FolderError             a run folder cannot be made, written or read, or is in use
 └── CheckpointError         a checkpoint cannot be written, or is damaged
 
@@ -36,15 +37,20 @@ class UpdateError(InstepError):
 
 
 class NonFiniteLoss(InstepError):
-    """A loss is inf or nan; `late` where that was noticed only after the step, as on an accelerator."""
+    """A loss is inf or nan; `late` where that was noticed only after the step, `elsewhere` where it is another process's."""
 
-    def __init__(self, message: str, *, late: bool = False) -> None:
+    def __init__(self, message: str, *, late: bool = False, elsewhere: bool = False) -> None:
         super().__init__(message)
         self.late = late
+        self.elsewhere = elsewhere
 
 
 class NonFiniteGradient(InstepError):
     """A gradient is inf or nan, though the loss is not."""
+
+
+class PeerError(InstepError):
+    """Another process of the run was lost, or does something else than this one."""
 
 
 class FolderError(InstepError):

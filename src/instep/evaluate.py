@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
-from instep.data.loader import Loader
+from instep.data.loader import Batch, Loader
 from instep.data.structure import columns, joined, map_columns
+from instep.distributed.world import World, in_turn
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
 from instep.objective import Loss, Objective, as_loss
@@ -58,18 +59,20 @@ def evaluate(
     device: torch.device,
     called: nn.Module | None = None,
     output_needed: bool = True,
+    world: World | None = None,
 ) -> dict[str, float]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
-    metrics, which is an error unless `output_needed` is False.
+    metrics, which is an error unless `output_needed` is False. Where a `world` shares the data, the numbers are those of
+    all of it.
     """
     called = model if called is None else called
     losses = _Losses()
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
-        for batch in loader.batches(epoch=0):
+        for batch in _own_batches(loader):
             keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
             loss = as_loss(objective(called, batch.data), batch.data)
             losses.add(loss)
@@ -79,25 +82,44 @@ def evaluate(
                 _require_output(loss)
                 for metric in metrics.values():
                     metric.add(loss.output, loss.target)
-        found: dict[str, float] = {"loss": losses.mean()}
+        sharing = world if loader.is_dealt else None
+        found: dict[str, float] = {"loss": losses.mean(sharing)}
         for name, metric in metrics.items():
-            found |= _numbers(name, metric.value())
+            found |= _numbers(name, metric.value(sharing))
     return found
 
 
 def predict(
-    model: nn.Module, loader: Loader, *, seed: int, device: torch.device, call: Callable[[nn.Module, Any], Any] | None = None
+    model: nn.Module,
+    loader: Loader,
+    *,
+    seed: int,
+    device: torch.device,
+    call: Callable[[nn.Module, Any], Any] | None = None,
+    world: World | None = None,
 ) -> Any:
-    """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU."""
+    """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU.
+
+    Where a `world` shares the data, rank 0 gets them; the others get None.
+    """
     call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
-        for batch in loader.batches(epoch=0):
+        for batch in _own_batches(loader):
             keys.seed_all(keys.for_evaluation(seed, int(batch.indices[0])), device)
             output = map_columns(_on_cpu, call(model, batch.data))
             _require_samples_first(output, batch.samples)
             outputs.append(output)
+    if world is not None:
+        by_rank = world.collected(outputs) if loader.is_dealt else [outputs]
+        return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
     return joined(outputs)
+
+
+def _own_batches(loader: Loader) -> Iterator[Batch]:
+    """Those that are not dealt to other processes."""
+    batches = loader.batches(epoch=0)
+    return (batch for batch in batches if len(batch.indices)) if loader.is_dealt else batches
 
 
 def forward(model: nn.Module, batch: Any) -> Any:
@@ -121,8 +143,11 @@ class _Losses:
         self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device).reshape(()))
         self._kind = loss.kind
 
-    def mean(self) -> float:
+    def mean(self, world: World | None = None) -> float:
         values, counts = torch.stack(self._values).cpu().double(), torch.stack(self._counts).cpu().double()
+        if world is not None:  # in the order of one process, so that the sum is its sum
+            pairs = in_turn(world.of_all(torch.stack([values, counts], 1).tolist()))
+            values, counts = torch.tensor(pairs, dtype=torch.float64).unbind(1)
         if self._kind == "sum":
             return float(values.sum())
         return float(torch.where(counts > 0, values * counts, 0).sum() / counts.sum())
