@@ -30,23 +30,22 @@ class Made:
         return [found[name] for found in self.by_rank]
 
 
-def start(size: int, folder: Path, arguments: list[str], **environment: str) -> list["subprocess.Popen[str]"]:
+def start(size: int, folder: Path, arguments: list[str]) -> list["subprocess.Popen[str]"]:
     """A process for each rank, with the environment that a launcher gives it; what they say goes to files in the folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
     shared["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    return [
-        subprocess.Popen(
-            [sys.executable, *arguments],
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | environment,
-            stdout=open(folder / f"said-{rank}.txt", "w"),  # the process holds it
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(size)
-    ]
+    processes = []
+    for rank in range(size):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with open(folder / f"said-{rank}.txt", "w") as said:
+            command = [sys.executable, *arguments]
+            processes.append(
+                subprocess.Popen(command, env=os.environ | shared | own, stdout=said, stderr=subprocess.STDOUT, text=True)
+            )
+    return processes
 
 
 def waited_for(processes: list["subprocess.Popen[str]"], seconds: float = LONGEST_S) -> list[int]:

@@ -254,8 +254,8 @@ def distributed_sampler(cycle: int) -> Trainer:
 EXACT: dict[str, Build] = {
     build.__name__: build
     for build in (
-        dropout, fewer_samples_than_processes, convolution, tokens, nothing_counts, hand_written_mean, class_weights, everything_on,
-        sums, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers, stream, endless_stream, micro_batches, skipping,
-        half_precision, scaled, distributed_sampler,
+        dropout, fewer_samples_than_processes, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
+        everything_on, sums, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers, stream, endless_stream,
+        micro_batches, skipping, half_precision, scaled, distributed_sampler,
     )
 }  # fmt: skip

@@ -1,7 +1,4 @@
-"""What goes wrong, or is stopped, on one process of several; each returns what that process saw.
-
-The order matters at the end: what loses a process closes the group, and the next Trainer opens another.
-"""
+"""What goes wrong, or is stopped, on one process of several; each returns what that process saw."""
 
 import contextlib
 import os
@@ -9,17 +6,18 @@ import signal
 import time
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.nn.functional import cross_entropy
 
 from distributed.recorded import recorded
 from distributed.runs import VECTORS, dropout, everything_on, trainer, with_dropout
-from instep import Trainer
 from instep.errors import InstepError, Interrupted
 
 Seen = dict[str, Any]
@@ -106,7 +104,7 @@ def batch_norm(rank: int, size: int, folder: Path) -> Seen:
 
 def looked_at(rank: int, size: int, folder: Path) -> Seen:
     """Numbers and predictions over data that does not divide, with torchmetrics, and over less than a batch for each."""
-    from torchmetrics import MeanMetric, MetricCollection
+    from torchmetrics import MetricCollection
     from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
 
     with warnings.catch_warnings():
@@ -117,7 +115,6 @@ def looked_at(rank: int, size: int, folder: Path) -> Seen:
             "both": MetricCollection({"micro": MulticlassAccuracy(4, average="micro"), "macro": MulticlassAccuracy(4)}),
         }
         made = trainer(metrics=metrics, model=with_dropout())
-        assert MeanMetric
         x, y = VECTORS.draw(83, seed=6)
         few = VECTORS.draw(2, seed=6)
         return {
@@ -131,7 +128,7 @@ def looked_at(rank: int, size: int, folder: Path) -> Seen:
 
 def range_test(rank: int, size: int, folder: Path) -> Seen:
     made = trainer(update_cycle=1, n=60)
-    found = made.find_lr(steps=12) if "steps" in made.find_lr.__code__.co_varnames else made.find_lr()
+    found = made.find_lr()
     return {"losses": list(found.losses), "suggestion": found.suggestion, **recorded(made)}
 
 
@@ -173,22 +170,6 @@ def folder_in_use(rank: int, size: int, folder: Path) -> Seen:
     return {"said": raised(trainer(folder=folder / "file").fit), "again": recorded(dropout(1))["step"]}
 
 
-def lost_sample(rank: int, size: int, folder: Path) -> Seen:
-    """One process cannot load a sample: the others hear of it at once."""
-
-    class Broken(torch.utils.data.Dataset[Any]):
-        def __len__(self) -> int:
-            return 45
-
-        def __getitem__(self, index: int) -> Any:
-            if rank == size - 1:
-                raise OSError("the disk is gone")
-            return torch.zeros(6).double(), index % 4
-
-    begun = time.perf_counter()
-    return {"said": raised(_uncompared(trainer(data=Broken())).fit), "seconds": time.perf_counter() - begun}
-
-
 def checkpoint_error(rank: int, size: int, folder: Path) -> Seen:
     """Rank 0 cannot write: the others hear of it at once."""
     made = trainer(folder=folder / "unwritable", checkpoint_every=2)
@@ -205,8 +186,9 @@ def checkpoint_error(rank: int, size: int, folder: Path) -> Seen:
 
 def hung(rank: int, size: int, folder: Path) -> Seen:
     """The last process does not come to its second update."""
-    made = trainer(timeout_s=4)
+    made = trainer()
     begun = time.perf_counter()
+    _set_pg_timeout(timedelta(seconds=2), dist.group.WORLD)
 
     def go() -> None:
         for update in made.updates():
@@ -220,17 +202,12 @@ def hung(rank: int, size: int, folder: Path) -> Seen:
     return {"said": said, "seconds": time.perf_counter() - begun, "open": dist.is_initialized()}
 
 
-def _uncompared(made: Trainer) -> Trainer:
-    """Without reading samples beforehand, which would find the broken one."""
-    assert made._spread is not None
-    made._spread._is_compared = True
-    return made
-
-
 LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
         other_data, other_seed, other_model, other_weights, too_small, wrong_number, refused, not_finite, batch_norm, looked_at,
-        range_test, saved, gone_on_with, stopped, folder_in_use, lost_sample, checkpoint_error, hung,
+        range_test, saved, gone_on_with, stopped, folder_in_use,
     )
 }  # fmt: skip
+# What loses a process is the end of a world.
+LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: hung, 3: checkpoint_error}

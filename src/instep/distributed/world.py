@@ -1,7 +1,7 @@
 """The world: the processes that train together, found in the launcher's environment or in a process group that is open.
 
-Owns the process group where nobody had opened one: it is closed when the process ends, however it ends, and at once when a run
-fails on this process alone, so that the others hear of it and do not wait.
+Owns the process group where nobody had opened one: it is closed when the process ends, however it ends, and when a run fails on
+this process alone. Why it failed is left in the store, where the others find it when they lose this one.
 """
 
 import atexit
@@ -116,7 +116,7 @@ class World:
         if said:
             return PeerError(f"{lost}, which says: {said}")
         return PeerError(
-            f"{lost}: it ended, or gave no answer within timeout_s={self.timeout_s:g}. What it said last stands in its own output. "
+            f"{lost}: it ended, or gave no answer within timeout_s={self.timeout_s:g}. Its last words are in its own output. "
             f"({text.splitlines()[0][:200] if text else type(error).__name__})"
         )
 
