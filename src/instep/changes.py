@@ -9,7 +9,7 @@ from instep.schedules.scheduler import required_parameters
 
 # What decides the result and must be the same, and what only has to be said.
 COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
-NOTICED = ("device", "threads", "versions")
+NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
 

@@ -46,6 +46,7 @@ class Description:
     monitor: str | None
     monitor_mode: str
     notes: tuple[str, ...]
+    processes: int = 1
     frozen: tuple[str, ...] = field(init=False)  # the parameters that take no gradient when the run is described
 
     def __post_init__(self) -> None:
@@ -59,6 +60,7 @@ def plan_of(description: Description) -> Plan:
         ("model", _model_line(description.model)),
         ("memory", _memory_line(description.model, description.optimizers.values())),
         ("device", f"{description.placed.device} ({description.placed.reason})"),
+        *([("processes", f"{description.processes}, the same training as on one")] if description.processes > 1 else []),
         ("train", _samples_line(description.train)),
         *((name, _samples_line(source)) for name, source in description.valid.items()),
         ("batch", _batch_line(description)),
@@ -113,6 +115,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         "optimizer": told(description.optimizers.get("", description.optimizers)),
         "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
         "device": str(description.placed.device),
+        "processes": description.processes,
         "threads": torch.get_num_threads(),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__},
         "git": _git_commit(),

@@ -8,6 +8,7 @@ InstepError                 everything that Instep raises on purpose
 ├── NonFiniteLoss           a loss is inf or nan
 ├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
 ├── OutOfMemory             something does not fit in memory, and is not or cannot be split (also a MemoryError)
+├── PeerError               another process of a run was lost, or does not do the same
 ├── FolderError             a run folder cannot be made, written or read, or is in use
 └── CheckpointError         a checkpoint cannot be written, or is damaged
 
@@ -37,11 +38,12 @@ class UpdateError(InstepError):
 
 
 class NonFiniteLoss(InstepError):
-    """A loss is inf or nan; `late` where that was noticed only after the step, as on an accelerator."""
+    """A loss is inf or nan; `late` where that was noticed only after the step, `elsewhere` where it is another process's."""
 
-    def __init__(self, message: str, *, late: bool = False) -> None:
+    def __init__(self, message: str, *, late: bool = False, elsewhere: bool = False) -> None:
         super().__init__(message)
         self.late = late
+        self.elsewhere = elsewhere
 
 
 class NonFiniteGradient(InstepError):
@@ -50,6 +52,10 @@ class NonFiniteGradient(InstepError):
 
 class OutOfMemory(InstepError, MemoryError):
     """Something does not fit in memory; where splitting it would help, that is said."""
+
+
+class PeerError(InstepError):
+    """Another process of the run was lost, or does something else than this one."""
 
 
 class FolderError(InstepError):

@@ -14,6 +14,7 @@ from instep import keys
 from instep.data.loader import Batch, Loader
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
+from instep.distributed.world import World, in_turn
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
 from instep.objective import Loss, Objective, as_loss
@@ -60,19 +61,20 @@ def evaluate(
     called: nn.Module | None = None,
     output_needed: bool = True,
     largest: int | None = None,
+    world: World | None = None,
 ) -> dict[str, float]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
     metrics, which is an error unless `output_needed` is False. With `largest`, no more samples than that go through the model at
-    once.
+    once. Where a `world` shares the data, the numbers are those of all of it.
     """
     called = model if called is None else called
     losses = _Losses()
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
-        for first, _, data in _cut(loader.batches(epoch=0), largest):
+        for first, _, data in _cut(_own_batches(loader), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             loss = as_loss(objective(called, data), data)
             losses.add(loss)
@@ -82,9 +84,10 @@ def evaluate(
                 _require_output(loss)
                 for metric in metrics.values():
                     metric.add(loss.output, loss.target)
-        found: dict[str, float] = {"loss": losses.mean()}
+        sharing = world if loader.is_dealt else None
+        found: dict[str, float] = {"loss": losses.mean(sharing)}
         for name, metric in metrics.items():
-            found |= _numbers(name, metric.value())
+            found |= _numbers(name, metric.value(sharing))
     return found
 
 
@@ -96,17 +99,30 @@ def predict(
     device: torch.device,
     call: Callable[[nn.Module, Any], Any] | None = None,
     largest: int | None = None,
+    world: World | None = None,
 ) -> Any:
-    """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU."""
+    """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU.
+
+    Where a `world` shares the data, rank 0 gets them; the others get None.
+    """
     call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
-        for first, samples, data in _cut(loader.batches(epoch=0), largest):
+        for first, samples, data in _cut(_own_batches(loader), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             output = map_columns(_on_cpu, call(model, data))
             _require_samples_first(output, samples)
             outputs.append(output)
+    if world is not None:
+        by_rank = world.collected(outputs) if loader.is_dealt else [outputs]
+        return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
     return joined(outputs)
+
+
+def _own_batches(loader: Loader) -> Iterator[Batch]:
+    """Those that are not dealt to other processes."""
+    batches = loader.batches(epoch=0)
+    return (batch for batch in batches if len(batch.indices)) if loader.is_dealt else batches
 
 
 def forward(model: nn.Module, batch: Any) -> Any:
@@ -140,8 +156,11 @@ class _Losses:
         self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device).reshape(()))
         self._kind = loss.kind
 
-    def mean(self) -> float:
+    def mean(self, world: World | None = None) -> float:
         values, counts = torch.stack(self._values).cpu().double(), torch.stack(self._counts).cpu().double()
+        if world is not None:  # in the order of one process, so that the sum is its sum
+            pairs = in_turn(world.of_all(torch.stack([values, counts], 1).tolist()))
+            values, counts = torch.tensor(pairs, dtype=torch.float64).unbind(1)
         if self._kind == "sum":
             return float(values.sum())
         return float(torch.where(counts > 0, values * counts, 0).sum() / counts.sum())

@@ -7,7 +7,7 @@ for it, with batch norm statistics that fit the averaged weights.
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -17,7 +17,11 @@ from instep import keys
 from instep.computing import Computing
 from instep.data.feed import Feed
 from instep.data.loader import Loader
+from instep.data.share import Dealt
 from instep.data.stream import Stream
+from instep.distributed.spread import Spread
+from instep.distributed.state import buffers_of_first
+from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.evaluate import evaluate, forward, predict
 from instep.memory import clean_up, is_out_of_memory, said
@@ -51,6 +55,7 @@ class Examiner:
         overflow: Overflow,
         seed: int,
         device: torch.device,
+        spread: Spread | None = None,
     ) -> None:
         self._model = model
         self._computing = computing
@@ -64,6 +69,7 @@ class Examiner:
         self.largest: int | None = None  # how many samples go through the model at once, where more did not fit in memory
         self._seed = seed
         self._device = device
+        self._spread = spread
 
     @property
     def parts(self) -> list[str]:
@@ -73,16 +79,16 @@ class Examiner:
 
     def loader(self, data: Any) -> Loader:
         """Data that somebody passed, to look at in its own order."""
-        return self._feed.loader_for(data, batch_size=self._size, device=self._device)
+        return self._feed.loader_for(data, batch_size=self._size, device=self._device, share=self._dealt)
 
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""
-        return self._feed.valid_loaders(batch_size=self._size, device=self._device)
+        return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._dealt)
 
     def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
         """All numbers of all data sets."""
         found: dict[str, float] = {}
-        with self._computing.algorithms():
+        with self._computing.algorithms(), self._one_model():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
                     found |= self._of_one(f"{name}/", loader, self._model, self._computing.model)
@@ -90,17 +96,19 @@ class Examiner:
                 with self._averaged(self._average) as module:
                     for name, loader in loaders.items():
                         found |= self._of_one(f"{name}/ema/", loader, module, module)
-        return found
+        return found if self._spread is None else self._spread.world.of_first(found)
 
     def predict(self, loader: Loader) -> Any:
-        """The outputs of the raw weights."""
+        """The outputs of the raw weights; where there are several processes on rank 0 alone, None on the others."""
         if type(self._model) is nn.ModuleDict:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        with self._computing.algorithms(), self._modes.evaluating():
+        with self._computing.algorithms(), self._modes.evaluating(), self._one_model():
             call = self._computing.around(lambda _, batch: forward(self._computing.model, batch))
-            look = functools.partial(predict, self._model, loader, seed=self._seed, device=self._device, call=call)
+            look = functools.partial(
+                predict, self._model, loader, seed=self._seed, device=self._device, call=call, world=self._world
+            )
             return self._fitting(loader, look)
 
     def _fitting(self, loader: Loader, look: Callable[..., Seen]) -> Seen:
@@ -111,6 +119,19 @@ class Examiner:
             except (RuntimeError, MemoryError) as error:
                 self.largest = self._overflow.finer_look(error, self.largest or loader.batch_size)
             clean_up(self._device)  # here, where the error with its frames and all they hold is gone
+
+    @property
+    def _world(self) -> World | None:
+        return None if self._spread is None else self._spread.world
+
+    @property
+    def _dealt(self) -> Dealt | None:
+        return None if self._spread is None else self._spread.dealt
+
+    def _one_model(self) -> AbstractContextManager[None]:
+        """All processes look at one model: buffers such as batch norm's statistics are their own while they train."""
+        averaged = [] if self._average is None else [self._average.module]
+        return nullcontext() if self._spread is None else buffers_of_first(self._model, *averaged)
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
         several = len(self._objectives) > 1
@@ -126,6 +147,7 @@ class Examiner:
                 device=self._device,
                 called=called,
                 output_needed=not several,
+                world=self._world,
             )
             numbers = self._fitting(loader, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}

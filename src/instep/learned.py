@@ -57,6 +57,11 @@ class Learned:
             parts["others"] = others
         return parts
 
+    def buffers(self) -> list[Tensor]:
+        """What is not the same on several processes while they train."""
+        averaged = [] if self._average is None else list(self._average.module.buffers())
+        return [*self._model.buffers(), *averaged]
+
     def standing(self) -> dict[str, Any]:
         """What somebody may have changed in a loop of their own: what takes no gradient, and what is in eval mode."""
         return {

@@ -1,6 +1,6 @@
 """The line-up: who plays in a run: one optimizer with one objective, or several by name. What does not fit is said here."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.computing import Computing
+from instep.distributed.turn import Turn
 from instep.errors import DescriptionError
 from instep.modes import Modes
 from instep.objective import LossFunction, Objective
@@ -86,8 +87,12 @@ def players_for(
     on_nonfinite: OnNonFinite,
     seed: int,
     device: torch.device,
+    turn: Callable[[], Turn] | None = None,
 ) -> tuple[Player, ...]:
-    """The players, in the order in which they play. `options` are those of their update cycles: one for all, or by name."""
+    """The players, in the order in which they play. `options` are those of their update cycles: one for all, or by name.
+
+    `turn` gives each its exchange with other processes.
+    """
     names = list(objectives)
     turns = _turns(every, names)
     schedules = _by_name("schedule", schedule, names)
@@ -101,7 +106,14 @@ def players_for(
             Player(
                 name,
                 objective=computing.around(objectives[name]),
-                cycle=UpdateCycle(optimizers[name], model=computing.model, on_nonfinite=on_nonfinite, scaler=scaler, **own),
+                cycle=UpdateCycle(
+                    optimizers[name],
+                    model=computing.model,
+                    on_nonfinite=on_nonfinite,
+                    scaler=scaler,
+                    turn=None if turn is None else turn(),
+                    **own,
+                ),
                 drive=drive(
                     schedules[name],
                     optimizers[name],
@@ -115,8 +127,9 @@ def players_for(
                 seed_torch=seed_torch,
             )
         )
-    if len(players) > 1:
-        for player in players:
+    for player in players:
+        player.is_spread = turn is not None
+        if len(players) > 1:
             player.play_beside_others(model)
     return tuple(players)
 

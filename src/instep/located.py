@@ -16,6 +16,7 @@ def located(
     model: nn.Module,
     loader: Loader,
     steps_per_epoch: int,
+    rank: int | None = None,
 ) -> InstepError:
     """The same error with step, epoch, batch and samples; of the batch before where it was noticed one update late."""
     if isinstance(error, NonFiniteLoss) and error.late and before is not None:
@@ -23,9 +24,11 @@ def located(
     step = batch.epoch * steps_per_epoch + batch.index
     whose = f", objective {objective}" if objective else ""
     spoilt = [name for name, p in model.named_parameters() if not torch.isfinite(p).all()]
+    holder = "The batch" if rank is None else f"Rank {rank}"
+    samples = "" if isinstance(error, NonFiniteLoss) and error.elsewhere else _listed(loader.origin(batch.indices))
     return type(error)(
-        f"step {step} (epoch {batch.epoch}, batch {batch.index}{whose}): {error} "
-        f"The batch has the samples {_listed(loader.origin(batch.indices))}."
+        f"step {step} (epoch {batch.epoch}, batch {batch.index}{whose}): {error}"
+        + (f" {holder} has the samples {samples}." if samples else "")
         + (f" Weights that are not finite: {', '.join(spoilt[:8])}; an update before spoilt them." if spoilt else "")
     )
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from instep.data.structure import size
+from instep.distributed.world import World, in_turn
 from instep.errors import DescriptionError, ObjectiveError
 
 Function = Callable[[Any, Any], Any]
@@ -24,8 +25,8 @@ class Metric(Protocol):
 
     def add(self, output: Any, target: Any) -> None: ...
 
-    def value(self) -> Any:
-        """A number, a tensor, or a mapping of them."""
+    def value(self, world: World | None = None) -> Any:
+        """A number, a tensor, or a mapping of them: over the batches of all processes where a world shares them."""
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
@@ -84,8 +85,11 @@ class PerSample:
         values = _widened(values)
         self._sums.append(torch.stack([values.nansum(), (~values.isnan()).sum().to(values.dtype)]))
 
-    def value(self) -> float:
-        total, samples = torch.stack(self._sums).cpu().double().sum(0).tolist()
+    def value(self, world: World | None = None) -> float:
+        sums = torch.stack(self._sums).cpu().double()
+        if world is not None:
+            sums = torch.tensor(in_turn(world.of_all(sums.tolist())), dtype=torch.float64)
+        total, samples = sums.sum(0).tolist()
         return float(total / samples) if samples else math.nan
 
 
@@ -102,7 +106,10 @@ class FromTorchmetrics:
     def add(self, output: Any, target: Any) -> None:
         self._metric.update(output, target)
 
-    def value(self) -> Any:
+    def value(self, world: World | None = None) -> Any:
+        if world is None:  # torchmetrics would add up what other processes have, and they have the same
+            for metric in self._metric.values() if _is_collection(self._metric) else (self._metric,):
+                metric.distributed_available_fn = _alone
         return self._metric.compute()
 
     def direction(self, part: str) -> bool | None:
@@ -146,6 +153,10 @@ def _as_metric(name: str, metric: Any) -> Metric:
     if not callable(metric):
         raise DescriptionError(f"metric {name} is a {type(metric).__name__}; pass a function f(output, target), or a name.")
     return PerSample(name, metric)
+
+
+def _alone() -> bool:
+    return False
 
 
 def _is_torchmetrics(metric: Any) -> bool:

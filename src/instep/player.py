@@ -51,6 +51,7 @@ class Player:
         self.step = 0  # of the update that its random draws belong to
         self._model: nn.Module | None = None  # where others play too, whose parameters are to be left alone
         self._switched_off: list[Tensor] = []
+        self.is_spread = False  # over several processes, of which most have no micro-batch with the offset 0
 
     @property
     def optimizer(self) -> Optimizer:
@@ -81,10 +82,13 @@ class Player:
         self._switched_off = []
 
     def objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
-        """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update."""
+        """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update.
+
+        (Once a micro-batch where several processes share the update: each has its own generators.)
+        """
         offset, data = micro_batch
         key = keys.for_step(self._seed, self.step, offset, player=self._index)
-        if offset == 0:
+        if offset == 0 or self.is_spread:
             keys.seed_host(key)
         self._seed_torch(key)
         loss = self._objective(model, data)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from torch import nn
 
 from instep.data.pieces import bounds
+from instep.data.share import Part
 from instep.errors import DescriptionError
 
 EvaluateEvery = int | str | None
@@ -21,6 +22,8 @@ class Sizes:
     drop_last: bool = False
     epochs: int | None = None
     max_steps: int | None = None
+    rank: int = 0
+    processes: int = 1
     fewest: int = 1  # samples in a micro-batch that was split finer; BatchNorm needs two
     largest: int | None = None  # samples in a micro-batch, where more did not fit in memory
     _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -39,6 +42,16 @@ class Sizes:
         if self.update_cycle > self.batch_size:
             raise DescriptionError(
                 f"update_cycle={self.update_cycle} cannot split batch_size={self.batch_size}: use at most {self.batch_size}."
+            )
+        if self.processes > self.batch_size:
+            raise DescriptionError(
+                f"batch_size={self.batch_size} is less than one sample for each of {self.processes} processes; it counts all of "
+                f"them together: use batch_size={self.processes} or more, or fewer processes."
+            )
+        if self.processes * self.update_cycle > self.batch_size:
+            raise DescriptionError(
+                f"update_cycle={self.update_cycle} on {self.processes} processes cannot split batch_size={self.batch_size}: use "
+                f"at most update_cycle={self.batch_size // self.processes}."
             )
         if self.epochs is None and self.max_steps is None:
             raise DescriptionError("how long to train is not said; pass epochs= or max_steps=.")
@@ -68,17 +81,26 @@ class Sizes:
         return self.samples - (self.steps_per_epoch - 1) * self.batch_size if not self.drop_last else self.batch_size
 
     def spans(self, samples: int) -> list[tuple[int, int]]:
-        """Where the micro-batches of a batch of so many samples begin and end."""
+        """Where the micro-batches of a batch of so many samples begin and end: those that this process computes."""
         spans = self._spans.get(samples)
         if spans is None:
-            count = self.update_cycle if self.micro_batch_size is None else -(-samples // self.micro_batch_size)
-            if self.largest is not None:
-                count = max(count, min(-(-samples // self.largest), samples // self.fewest))
-            spans = self._spans[samples] = bounds(samples, count)
+            finer = self.largest is not None  # in a run of one process only
+            spans = bounds(samples, self._pieces(samples)) if finer else self.part.spans(samples)
+            self._spans[samples] = spans
         return spans
 
+    @property
+    def part(self) -> Part:
+        """The share of this process in every batch."""
+        return Part(self.rank, self.processes, self.update_cycle, self.micro_batch_size)
+
     def pieces(self, samples: int) -> tuple[int, ...]:
-        return tuple(stop - start for start, stop in self.spans(samples))
+        """The sizes of all micro-batches of a batch, over all processes."""
+        return tuple(stop - start for start, stop in bounds(samples, self._pieces(samples)))
+
+    def _pieces(self, samples: int) -> int:
+        count = self.part.pieces(samples)
+        return count if self.largest is None else max(count, min(-(-samples // self.largest), samples // self.fewest))
 
     def halved(self, samples: int) -> "Sizes | None":
         """With micro-batches half as large as those of a batch of so many samples; None where it cannot be split finer."""

@@ -43,6 +43,11 @@ class Sums:
         return len(self._values)
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether the gradients still have to be multiplied by `normaliser()`."""
+        return len(self._values) > 1
+
+    @property
     def nothing_counted(self) -> bool:
         """Whether the host knows that every micro-batch had a count of 0."""
         return all(not (isinstance(count, Tensor) or count) for count in self._counts)

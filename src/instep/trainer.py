@@ -6,6 +6,7 @@ files. The rooms do the work: `data` gives the batches, `update` the gradients a
 """
 
 import contextlib
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -28,6 +29,9 @@ from instep.data.position import Collate, Transform
 from instep.data.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
+from instep.distributed.spread import Spread, first_does, placed_in, prepared
+from instep.distributed.state import take_from_first
+from instep.distributed.world import World, enter
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS
@@ -59,12 +63,13 @@ from instep.tuning.snapshot import untouched
 from instep.tuning.stage import rehearsed, whole
 from instep.tuning.sweep import Mode, peak_momentum
 from instep.unfreezing import UnfreezeAt, Unfreezing
-from instep.wiring import loss_modules, monitor_for, require_monitor
+from instep.wiring import load_init, loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
+    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow", "processes",
+    "timeout_s",
 }  # fmt: skip
 
 
@@ -137,6 +142,9 @@ class Trainer:
         compile: bool = False,
         channels_last: bool = False,
         deterministic: bool = False,
+        processes: int | None = None,
+        sync_batchnorm: bool = False,
+        timeout_s: float | None = None,
         on_nonfinite: OnNonFinite = "stop",
         on_overflow: OnOverflow = "raise",
         log_every: int = 50,
@@ -147,7 +155,9 @@ class Trainer:
         self.seed = keys.check_seed(seed)
         self.folder: Path | None = None if folder is None else Path(folder)
         self._logbook: Logbook
-        placed = choose(device)
+        world = enter(processes, timeout_s=timeout_s)
+        self.rank, self.processes = (0, 1) if world is None else (world.rank, world.size)
+        placed = choose(device) if world is None or device != "auto" else placed_in(world)
         self.device = placed.device
         loading = Loading(
             transform=transform,
@@ -162,11 +172,16 @@ class Trainer:
             steps_per_epoch=steps_per_epoch,
         )
         feed = self._feed = Feed(train, valid, seed=seed, loading=loading)
-        batch_size = feed.batch_size(batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size)
+        batch_size = feed.batch_size(
+            batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size, processes=self.processes
+        )
         drop_last = feed.drop_last(drop_last)
         settings |= {"batch_size": batch_size, "drop_last": drop_last}
         samples = feed.samples(batch_size)
-        self._sizes = Sizes(samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps)
+        self._sizes = Sizes(
+            samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps, self.rank, self.processes
+        )
+        self._spread = None if world is None else Spread(world, self.device, batch_size=batch_size)
         self.batch_size, self.samples = batch_size, samples  # of an update; of an epoch
         self.steps_per_epoch = self._sizes.steps_per_epoch
         self.total_steps = self._sizes.total_steps
@@ -178,10 +193,12 @@ class Trainer:
         if was_in_eval:
             model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
         self._sizes.require_no_lonely_sample(model)
-        if init is not None and not (self.folder is not None and steps(self.folder / CHECKPOINTS)):
-            from instep.checkpoint.interchange import load_model
-
-            load_model(model, init)
+        if init is not None:
+            first_does(world, functools.partial(load_init, model, init, self.folder))
+        spread_notes: list[str] = []
+        if world is not None:
+            model, spread_notes = prepared(world, model, sync_batchnorm=sync_batchnorm, device=self.device)
+            self.model = model
         self._computing = Computing(
             model,
             self.device,
@@ -204,6 +221,7 @@ class Trainer:
             on_nonfinite=on_nonfinite,
             seed=seed,
             device=self.device,
+            turn=None if self._spread is None else self._spread.turn,
         )
         self._leader = next(player for player in self._players if player.every == 1)
         self._modes = Modes(optimizers.values())
@@ -220,12 +238,18 @@ class Trainer:
             self.device,
             say=lambda text: self._logbook.note(text),  # noqa: PLW0108  # the logbook is made further down
         )
+        if self._overflow.splits and self._spread is not None:
+            raise DescriptionError(
+                'on_overflow="split" works in one process: others would wait for the one that splits; use a smaller '
+                "micro_batch_size."
+            )
         self.average = average_for(model, ema, self._modes)
         self._loader = feed.train_loader(
             batch_size=batch_size,
             device=self.device,
             drop_last=drop_last,
             epochs=self._sizes.epochs_begun,
+            share=None if self._spread is None else self._sizes.part,
             say=lambda text: self._logbook.note(text),  # noqa: PLW0108
         )
         self._loader.may_stay_on_host = self._overflow.splits and batch_transform is None  # which takes a batch as a whole
@@ -241,6 +265,7 @@ class Trainer:
             overflow=self._overflow,
             seed=seed,
             device=self.device,
+            spread=self._spread,
         )
         self._valid = self._examiner.valid_loaders()
         evaluation_step = self._sizes.evaluation_step(evaluate_every)
@@ -265,7 +290,7 @@ class Trainer:
             History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
             log_every=log_every,
             waited_s=lambda: self._loader.waited_s,
-            show=progress,
+            show=progress if self.rank == 0 else False,
         )
         first = min(batch_size, samples)
         self._description = Description(
@@ -286,7 +311,9 @@ class Trainer:
                 *(self.average.notes(self.total_steps) if self.average is not None else ()),
                 *self._unfreezing.notes(self._sizes.epochs_begun),
                 *description_notes(model, optimizers.values(), was_in_eval=was_in_eval),
+                *spread_notes,
             ),
+            processes=self.processes,
         )
         self._saver = Saver(
             every=checkpoint_every,
@@ -316,6 +343,7 @@ class Trainer:
         self._batch_before: Batch | None = None
         self.resumed_from: int | None = None  # the step of the checkpoint that this Trainer went on from
         self._best_step: int | None = None
+        self._taken_up: Checkpoint | None = None  # that other processes have to take up too
         self._best: dict[str, Any] | None = None  # what it had learned, where there is no folder to keep them in
 
     # --- The loop
@@ -325,7 +353,8 @@ class Trainer:
         if self._cycling is not None and not self._cycling.asked_for:
             require_no_cycles(self._cycling.state() if self._cycling.cycles else None)
             self._cycling, self._stop = None, self.total_steps  # it never came to a cycle
-        with Interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
+        noting = Interrupt() if self._spread is None else self._spread.interrupt()
+        with noting as interrupt, contextlib.closing(self.updates()) as updates:
             self._interrupt = interrupt
             try:
                 for _ in updates:
@@ -401,7 +430,7 @@ class Trainer:
         if self._running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
-        notices = self._keeper.enter(self.folder, self.describe, self._step)
+        notices = self._enter()
         state, self._running, splits = "failed", True, self._overflow.splits
         try:
             self._open(notices)
@@ -438,6 +467,8 @@ class Trainer:
             raise
         except BaseException as error:
             state = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            if self._spread is not None:
+                raise self._spread.failed(error, self._step) from error.__cause__
             raise
         finally:
             self._running = False
@@ -446,11 +477,24 @@ class Trainer:
             self._logbook.close(state)
             self._keeper.leave(state, self._step)
 
+    def _enter(self) -> list[str]:
+        """Hold the folder and go on with what is in it; of several processes rank 0 does, and the others take up the same."""
+        if self._spread is None:
+            return self._keeper.enter(self.folder, self.describe, self._step)
+        self._spread.compare(self.describe)
+        world = self._spread.world
+        notices = world.done_by_first(lambda: self._keeper.enter(self.folder, self.describe, self._step))
+        taken_up, self._taken_up = world.of_first(self._taken_up), None
+        if taken_up is not None and not world.is_first:
+            self._restore(taken_up)
+        self._taken_up = None
+        return notices
+
     def _require_whole(self) -> None:
         """A Trainer that was torn out of an update goes on from its last checkpoint, or not at all."""
         if not self._torn:
             return
-        if self.folder is None or not steps(self.folder / CHECKPOINTS):
+        if self.folder is None or self._spread is not None or not steps(self.folder / CHECKPOINTS):
             raise UpdateError(
                 "this Trainer was stopped in the middle of an update, and there is no checkpoint to go on from; make a new one."
             )
@@ -502,17 +546,17 @@ class Trainer:
         return self._players if len(self._players) == 1 else [player for player in self._players if player.plays(self._step)]
 
     def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
-        """The pieces of a batch with their offsets in it."""
+        """The pieces of a batch that are computed here, with their offsets in it."""
         spans = self._sizes.spans(batch.samples)
         if batch.on_host:
             for start, stop in spans:
                 yield start, sent_batch(piece(batch.data, start, stop), self.device)
             return
         if len(spans) == 1:
-            yield 0, batch.data
+            yield spans[0][0], batch.data
             return
         for start, stop in spans:
-            yield start, piece(batch.data, start, stop)
+            yield start, piece(batch.data, start - spans[0][0], stop - spans[0][0])
 
     def _recorded(self, batch: Batch, played: list[Update]) -> Update:
         """Count the update, say it, and evaluate where that is due: at every yield the run is whole."""
@@ -548,6 +592,8 @@ class Trainer:
     def _ended(self) -> str:
         self._settle()
         self._saver.save_last(self._step, self._captured)
+        if self._spread is not None:
+            take_from_first(self._learned.buffers())
         if self._restore_best and self._best_step is not None:
             self.load("best")
         self._finished = True
@@ -563,6 +609,7 @@ class Trainer:
             model=self.model,
             loader=self._loader,
             steps_per_epoch=self.steps_per_epoch,
+            rank=None if self._spread is None else self.rank,
         )
 
     # --- What a checkpoint keeps
@@ -582,6 +629,7 @@ class Trainer:
         return Checkpoint(self._step, self._learned.parts(), state, self._best_step)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
+        self._taken_up = checkpoint if self._spread is not None else None
         state = checkpoint.state
         if self._cycling is None:
             require_no_cycles(state.get("cycles"))
@@ -622,7 +670,10 @@ class Trainer:
         return Evaluation(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
 
     def predict(self, data: Any) -> Any:
-        """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping."""
+        """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.
+
+        Of several processes rank 0 gets them, the others None.
+        """
         loader = self._examiner.loader(data)
         try:
             return self._examiner.predict(loader)
@@ -649,7 +700,8 @@ class Trainer:
         if which not in ("best", "latest") and type(which) is not int:
             raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
         if self.folder is not None:
-            self._learned.use(self._saver.load(self.folder, which, self._learned.used).parts)
+            folder = self.folder
+            self._learned.use(first_does(self._world, lambda: self._saver.load(folder, which, self._learned.used).parts))
         elif which == "best" and self._best is not None:
             self._learned.use(self._best)
         else:
@@ -734,6 +786,10 @@ class Trainer:
         >>> trainer.find_batch_size(paces=False).advice
         'batch_size=64 fits at once: update_cycle=1.'
         """
+        if self._spread is not None:
+            raise DescriptionError(
+                "find_batch_size() measures one process; call it in a script that is started without torchrun."
+            )
         return find_batch_size(self, memory_bytes=memory_bytes, margin=margin, most=most, how=how, paces=paces)
 
     def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
@@ -746,6 +802,7 @@ class Trainer:
             device=self.device,
             drop_last=self._sizes.drop_last or samples is not None,
             epochs=sys.maxsize,  # without end
+            share=None if self._spread is None else self._sizes.part,
         )
         spans = self._sizes.spans if samples is None else whole
         with self._computing.algorithms(), contextlib.closing(rehearsed(self._players[0], loader, start, spans)) as updates:
@@ -753,6 +810,10 @@ class Trainer:
                 yield done
                 if self._interrupt is not None and self._interrupt.signal is not None:  # between two cycles
                     raise Interrupted(self._interrupt.signal, self._step)
+
+    @property
+    def _world(self) -> World | None:
+        return None if self._spread is None else self._spread.world
 
     @property
     def stateful(self) -> tuple[Any, ...]:
@@ -818,7 +879,7 @@ class Trainer:
 
     def set_progress(self, show: bool | None) -> None:
         """Whether to show progress: True, False, or None for what suits the terminal."""
-        self._logbook.show = show
+        self._logbook.show = show if self.rank == 0 else False  # rank 0 speaks
 
     def _evaluation_due(self, every: int) -> bool:
         return self._step % every == 0 or self._step == self._stop

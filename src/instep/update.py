@@ -13,7 +13,15 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.device import readable
-from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, OutOfMemory, UpdateError
+from instep.distributed.turn import Turn
+from instep.errors import (
+    DescriptionError,
+    NonFiniteGradient,
+    NonFiniteLoss,
+    ObjectiveError,
+    OutOfMemory,
+    UpdateError,
+)
 from instep.memory import is_out_of_memory, said
 from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
@@ -57,6 +65,7 @@ class UpdateCycle:
         l2: float = 0.0,
         on_nonfinite: OnNonFinite = "stop",
         scaler: GradScaler | None = None,
+        turn: Turn | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
@@ -68,6 +77,7 @@ class UpdateCycle:
         self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._on_nonfinite = on_nonfinite
+        self._turn = turn  # of a Trainer on several processes: how they exchange gradients and counts
         self.needs_closure = _needs_closure(optimizer)  # then it evaluates the loss several times a step
         if self.needs_closure and self._scaler is not None:
             raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
@@ -86,6 +96,9 @@ class UpdateCycle:
         sums = Sums(self._on_nonfinite)
         buffers = self._guarded_buffers()
         self._clear()
+        if self._turn is not None:
+            sums = self._run_with_others(self._turn, list(micro_batches), objective)
+            micro_batches = ()
         for micro_batch in micro_batches:
             value = sums.add(self._forward(objective, micro_batch))
             if value is not None:
@@ -94,6 +107,28 @@ class UpdateCycle:
         if buffers and not done.stepped:
             _assign(*buffers)  # what was skipped must not stay in BatchNorm's statistics
         return done
+
+    def _run_with_others(self, turn: Turn, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
+        """Forward and backward where other processes have the rest of the batch: each exchanges in its last backward.
+
+        One that has nothing to go back through goes through with zeros: the others wait for it.
+        """
+        sums = turn.begin(self.optimizer)
+        for micro_batch in micro_batches[:-1]:
+            self._backward(sums.add(self._forward(objective, micro_batch)))
+        loss = turn.last(lambda: self._forward(objective, micro_batches[-1]) if micro_batches else None)
+        if loss is not None:
+            self._backward(sums.add(loss))
+        missing = turn.without_gradient()
+        lacking = {parameter for parameter in missing if parameter.grad is None}
+        if missing:
+            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
+        turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
+        return sums
+
+    def _backward(self, value: Tensor | None) -> None:
+        if value is not None:
+            (value if self._scaler is None else self._scaler.scale(value)).backward()
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of one micro-batch; `count` says how many samples (or tokens) `loss` is the mean of."""
@@ -176,7 +211,7 @@ class UpdateCycle:
         """Unscale, normalise, penalties, clip."""
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
-        if sums.pieces > 1:
+        if sums.is_weighted:
             _multiply([p.grad for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None], sums.normaliser())
         penalty = self._penalty.add() if self._penalty.active else None
         norm, clipped = self._clipping.apply() if self._clipping.active else (None, None)
@@ -249,7 +284,9 @@ class UpdateCycle:
                 _assign(buffers, before)
             sums = Sums(self._on_nonfinite)
             self._clear()
-            for micro_batch in micro_batches:
+            if self._turn is not None:
+                sums = self._run_with_others(self._turn, micro_batches, objective)
+            for micro_batch in micro_batches if self._turn is None else ():
                 value = sums.add(self._forward(objective, micro_batch))
                 if value is not None:
                     value.backward()

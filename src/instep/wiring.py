@@ -1,12 +1,15 @@
 """Wiring: what users pass to a Trainer, made into what the rooms work with; what does not fit is said here."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
+from instep.checkpoint import steps
 from instep.errors import DescriptionError
+from instep.folder import CHECKPOINTS
 from instep.metrics import Metric
 from instep.monitor import Monitor, mode_for
 from instep.objective import LossFunction, Objective, from_loss, from_output
@@ -94,6 +97,14 @@ def _require_number(name: str, known: Sequence[str]) -> None:
     """That an evaluation will have this number: a set's loss, a metric, or a part of one ("valid/scores/f1")."""
     if not any(name == number or name.startswith(f"{number}/") for number in known):
         raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.")
+
+
+def load_init(model: nn.Module, init: str | Path, folder: Path | None) -> None:
+    """Give a model the weights that were asked for with `init=`, unless a run in the folder is gone on with."""
+    if folder is None or not steps(folder / CHECKPOINTS):
+        from instep.checkpoint.interchange import load_model
+
+        load_model(model, init)
 
 
 def loss_modules(loss: Any, objective: Any) -> list[nn.Module]:

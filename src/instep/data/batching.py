@@ -8,6 +8,7 @@ from torch import Tensor
 from instep.data.position import Position, Source
 from instep.data.sampler import Sampler
 from instep.data.sending import Request
+from instep.data.share import Share
 from instep.errors import DescriptionError
 
 STRETCH = 8192  # places whose indices are computed at once: 0.3 ms
@@ -16,11 +17,14 @@ STRETCH = 8192  # places whose indices are computed at once: 0.3 ms
 class Batching:
     """The places of an epoch cut into batches; the last one is smaller, or left out with `drop_last`."""
 
-    def __init__(self, source: Source, sampler: Sampler, *, batch_size: int, seed: int, drop_last: bool) -> None:
+    def __init__(
+        self, source: Source, sampler: Sampler, *, batch_size: int, seed: int, drop_last: bool, share: Share | None = None
+    ) -> None:
         self._source = source
         self._sampler = sampler
         self._seed = seed
         self.batch_size = batch_size
+        self.share = share  # of every batch, where several processes load it
         places = sampler.samples
         if drop_last and places < batch_size:
             raise DescriptionError(
@@ -40,8 +44,9 @@ class Batching:
             yield from torch.from_numpy(self._sampler.slice(self._seed, epoch, first, last)).split(size)
 
     def requests(self, epoch: int, start: int) -> Iterator[Request]:
-        """The same from a batch on, as it is sent to workers."""
+        """The same from a batch on, as it is sent to workers: this process's share of each."""
         place = start * self.batch_size
         for index, indices in enumerate(self.indices(epoch, place), start):
-            yield Request(index, Position(self._seed, epoch, place), indices.numpy())
+            first, last = (0, len(indices)) if self.share is None else self.share.part(index, len(indices))
+            yield Request(index, Position(self._seed, epoch, place + first), indices[first:last].numpy(), len(indices))
             place += len(indices)

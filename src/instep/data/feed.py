@@ -19,6 +19,7 @@ from instep.data.loader import Loader, WorkerCount
 from instep.data.position import Collate, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
+from instep.data.share import Dealt, Share
 from instep.data.source import Reading, as_data
 from instep.data.stream import Stream
 from instep.data.taken import Taken, WorkerSettings, taken
@@ -122,6 +123,7 @@ class Feed:
         drop_last: bool = False,
         epochs: int = 0,
         workers: WorkerCount | None = None,
+        share: Share | None = None,
         say: Callable[[str], object] | None = None,
     ) -> Loader:
         """The batches to train on; `epochs` is how many the run has, `say` is told what workers="auto" chose.
@@ -141,34 +143,48 @@ class Feed:
             steps_per_epoch=self._loading.steps_per_epoch,
             epochs=epochs,
             settings=_settings(self._train),
+            share=share,
             say=say,
         )
 
-    def valid_loaders(self, *, batch_size: int, device: torch.device, workers: WorkerCount | None = None) -> dict[str, Loader]:
+    def valid_loaders(
+        self, *, batch_size: int, device: torch.device, workers: WorkerCount | None = None, share: Dealt | None = None
+    ) -> dict[str, Loader]:
         """A loader for each set of validation data, by its name; a DataLoader's own batch size is kept."""
         return {
-            name: self._evaluation_loader(source, self._valid[name], batch_size, device, workers)
+            name: self._evaluation_loader(source, self._valid[name], batch_size, device, workers, share)
             for name, source in self.valid.items()
         }
 
-    def loader_for(self, data: Any, *, batch_size: int, device: torch.device) -> Loader:
+    def loader_for(self, data: Any, *, batch_size: int, device: torch.device, share: Dealt | None = None) -> Loader:
         """A loader for other data, treated like validation data."""
         part = self._part(data, "data")
-        return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device)
+        return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device, None, share)
 
     def _evaluation_loader(
-        self, source: Source | Stream, part: Part, batch_size: int, device: torch.device, workers: WorkerCount | None = None
+        self,
+        source: Source | Stream,
+        part: Part,
+        batch_size: int,
+        device: torch.device,
+        workers: WorkerCount | None,
+        share: Dealt | None,
     ) -> Loader:
         workers = self._workers(part) if workers is None else workers
+        batch_size = batch_size if part.given is None else part.given.batch_size
+        samples = source.length if isinstance(source, Stream) else len(source)
+        if share is not None and (samples is None or samples <= batch_size * (share.processes - 1)):
+            share = None  # not a batch for each process, or nobody knows: all of them look at all of it
         return Loader(
             source,
-            batch_size=batch_size if part.given is None else part.given.batch_size,
+            batch_size=batch_size,
             seed=keys.for_evaluation(self._seed),
             device=device,
             shuffle=False,
             workers=min(workers, 1) if isinstance(source, Stream) and isinstance(workers, int) else workers,
             batch_transform=self._loading.valid_batch_transform,
             settings=_settings(part),
+            share=share,
             say=_unsaid,
         )
 

@@ -17,6 +17,7 @@ from instep.data.batching import Batching
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import InOrder, Shuffled
 from instep.data.sampling import sampler_for
+from instep.data.share import Share
 from instep.data.stream import Stream
 from instep.data.streaming import Streaming
 from instep.data.structure import map_columns
@@ -30,13 +31,16 @@ WorkerCount = int | Literal["auto"]
 
 
 class Batch(NamedTuple):
-    """The samples of one update (or of one step of an evaluation) and where they stand."""
+    """The samples of one update (or of one step of an evaluation) and where they stand.
+
+    Where several processes share a batch, `samples` counts all of it, and `data` is this one's part, None where it has none.
+    """
 
     data: Any
     epoch: int
     index: int  # type: ignore[assignment]  # in its epoch
     samples: int
-    indices: Tensor  # of the samples in the data set
+    indices: Tensor  # of the samples in the data set; where several processes share a batch, of those that `data` holds
     on_host: bool = False  # it did not fit on the device as a whole: its pieces are sent one by one
 
 
@@ -61,6 +65,7 @@ class Loader:
         steps_per_epoch: int | None = None,
         epochs: int = 0,
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008  # it is frozen
+        share: Share | None = None,
         say: Callable[[str], object] | None = None,
     ) -> None:
         self.name = source.name
@@ -71,7 +76,9 @@ class Loader:
         self._batch_transform = batch_transform
         self._epochs = epochs
         self._settings = settings
+        self._share = share  # what is loaded of each batch, where several processes share it; None: all
         self._say = say
+        self.is_dealt = share is not None  # whether other processes have the rest of the data
         self.waited_s = 0.0  # time that the run has spent waiting for batches
         self.state: Any = None  # of a stream behind the batch given last, where it has one: what `resume` takes
         self.choice: Choice | None = _chosen(workers, source)  # None until it has been measured
@@ -89,12 +96,13 @@ class Loader:
                 workers=self.choice.workers if self.choice else 1,
                 settings=settings,
                 pin_memory=device.type == "cuda",
+                share=share,
             )
             self.samples, self.batches_per_epoch = self._streaming.samples, self._streaming.batches_per_epoch
             self.takes_each_once = steps_per_epoch is None  # every sample of the data in every epoch
         else:
             chosen = sampler_for(sampler, source, shuffle=shuffle)
-            self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last)
+            self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last, share=share)
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
             self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
 
@@ -143,7 +151,9 @@ class Loader:
             return self._streamed(self._streaming, epoch, start)
         if self.choice is None:
             return self._measured(epoch, start)
-        return self._fetched(epoch, start) if not self.choice.workers else self._from_workers(self.choice.workers, epoch, start)
+        if self.choice.workers:
+            return self._from_workers(self.choice.workers, epoch, start)
+        return self._fetched(epoch, start) if self._share is None else self._shared(epoch, start)
 
     def _fetched(self, epoch: int, start: int) -> Iterator[Batch]:
         """Loaded here, one by one."""
@@ -155,6 +165,13 @@ class Loader:
             yield Batch(data, epoch, index, samples, indices)
             index += 1
             place += samples
+
+    def _shared(self, epoch: int, start: int) -> Iterator[Batch]:
+        """The same where other processes load the rest of each batch."""
+        for request in self._batching.requests(epoch, start):
+            indices = torch.from_numpy(request.indices)
+            data = self._source.fetch(indices, request.at) if len(indices) else None  # type: ignore[union-attr]
+            yield Batch(data, epoch, request.index, request.samples, indices)
 
     def _from_workers(self, count: int, epoch: int, start: int) -> Iterator[Batch]:
         if self._workers is None:
@@ -169,12 +186,12 @@ class Loader:
             )
         for request, data in self._workers.batches(epoch, start):
             indices = torch.from_numpy(request.indices)
-            yield Batch(data, epoch, request.index, len(indices), indices)
+            yield Batch(data, epoch, request.index, request.samples, indices)
 
     def _measured(self, epoch: int, start: int) -> Iterator[Batch]:
         """Loaded here under a stopwatch, then by as many workers as pay."""
         stopwatch = Stopwatch(self._device)
-        for batch in stopwatch.timed(self._fetched(epoch, start)):
+        for batch in stopwatch.timed(self._fetched(epoch, start) if self._share is None else self._shared(epoch, start)):
             yield batch
             start = batch.index + 1
         if not stopwatch.is_done:
@@ -186,7 +203,8 @@ class Loader:
     def _streamed(self, streaming: Streaming, epoch: int, start: int) -> Iterator[Batch]:
         for read in streaming.batches(epoch, start):
             first = read.index * streaming.batch_size
-            yield Batch(read.data, epoch, read.index, read.samples, torch.arange(first, first + read.samples))
+            begin, end = (0, read.samples) if self._share is None else self._share.part(read.index, read.samples)
+            yield Batch(read.data, epoch, read.index, read.samples, torch.arange(first + begin, first + end))
 
     # --- What happens on the way
 
@@ -218,7 +236,12 @@ class Loader:
     def _transformed(self, batches: Iterator[Batch], transform: Transform) -> Iterator[Batch]:
         """Whole batches transformed on the device, each under the key of its place."""
         for batch in batches:
+            if self._share is not None and not len(batch.indices):
+                yield batch
+                continue
             place = batch.index * (self._streaming or self._batching).batch_size
+            if self._share is not None:
+                place += self._share.part(batch.index, batch.samples)[0]
             with keys.borrowed(self._device):
                 keys.seed_all(keys.for_batch_transform(self._seed, batch.epoch, place), self._device)
                 data = transform(batch.data)

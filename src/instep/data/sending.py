@@ -25,7 +25,8 @@ class Request(NamedTuple):
 
     index: int  # type: ignore[assignment]
     at: Position
-    indices: Indices
+    indices: Indices  # those that are loaded here
+    samples: int  # of the whole batch
 
 
 class Inline(np.ndarray[Any, Any]):

@@ -16,6 +16,7 @@ from instep.data.collate import collate
 from instep.data.failure import failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.samples import one_thread, uncollatable
+from instep.data.share import Share
 from instep.errors import DataError
 
 
@@ -55,6 +56,7 @@ class Span(NamedTuple):
     steps_per_epoch: int | None = None  # None: an epoch is one pass
     drop_last: bool = False
     state: Any = None  # that of the batch before, where it is known
+    share: Share | None = None  # what is taken of each batch; all of it is read
 
     @property
     def passed(self) -> int:
@@ -221,8 +223,7 @@ def _endless(stream: Stream, span: Span) -> Iterator[Read]:
             places = list(range(first, first + span.batch_size))
             with one_thread(), keys.borrowed():
                 samples = [cursor.sample_of_any_pass(epoch, place) for place in places]
-                keys.seed_all(keys.for_batch(span.seed, epoch, first))
-                data = stream.collated(samples, places)
+                data = _batched(stream, samples, span, epoch, index)
             yield Read(data, epoch, index, span.batch_size, cursor.state())
 
 
@@ -245,10 +246,19 @@ def _one_pass(stream: Stream, span: Span) -> Iterator[Read]:
                 _check_length(stream, cursor, span)
             if not samples or (over and span.drop_last and len(samples) < span.batch_size):
                 return
-            keys.seed_all(keys.for_batch(span.seed, span.epoch, first))
-            data = stream.collated(samples, list(range(first, first + len(samples))))
+            data = _batched(stream, samples, span, span.epoch, index)
         yield Read(data, span.epoch, index, len(samples), cursor.state())
         index += 1
+
+
+def _batched(stream: Stream, samples: list[Any], span: Span, epoch: int, index: int) -> Any:
+    """Samples that were read as a batch, or what of it is taken here, under the key of its first place; None for nothing."""
+    begin, end = (0, len(samples)) if span.share is None else span.share.part(index, len(samples))
+    if begin == end:
+        return None
+    first = index * span.batch_size
+    keys.seed_all(keys.for_batch(span.seed, epoch, first + begin))
+    return stream.collated(samples[begin:end], list(range(first + begin, first + end)))
 
 
 def _gathered(cursor: _Cursor, span: Span, first: int, size: int) -> tuple[list[Any], bool]:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from instep.data.share import Share
 from instep.data.stream import Read, Span, Stream
 from instep.data.taken import WorkerSettings
 from instep.data.workers import StreamWorker
@@ -28,9 +29,10 @@ class Streaming:
         workers: int,
         settings: WorkerSettings,
         pin_memory: bool,
+        share: Share | None = None,
     ) -> None:
         self._stream = stream
-        self._span = Span(seed, batch_size, 0, 0, 0, steps_per_epoch, drop_last)
+        self._span = Span(seed, batch_size, 0, 0, 0, steps_per_epoch, drop_last, share=share)
         self._epochs = epochs
         self._worker = StreamWorker(stream, settings=settings, pin_memory=pin_memory) if workers else None
         self.batch_size = batch_size

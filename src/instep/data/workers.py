@@ -133,6 +133,8 @@ class _Reader(Dataset[Any]):
 
     def __getitem__(self, request: Request) -> Any:
         try:
+            if not len(request.indices):
+                return None  # others take all of this batch
             return outgoing(self.source.fetch(torch.from_numpy(request.indices), request.at), self.source.name)
         except DataError as error:
             return packed(error)

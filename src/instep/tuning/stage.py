@@ -22,7 +22,9 @@ def rehearsed(player: Player, loader: Loader, start: int, spans: Spans) -> Gener
     try:
         for step, batch in enumerate(_from(loader, start), start):
             player.step = step
-            pieces = ((first, piece(batch.data, first, last)) for first, last in spans(batch.samples))
+            own = spans(batch.samples)
+            begin = own[0][0] if own else 0  # other processes may have what stands before
+            pieces = [(first, piece(batch.data, first - begin, last - begin)) for first, last in own]
             yield cycle.run(pieces, player.objective)
     finally:
         player.step = step_before

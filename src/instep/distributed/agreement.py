@@ -1,0 +1,44 @@
+"""Agreement: what has to be the same on every process, compared before the first update.
+
+A digest of 8 bytes travels; only where one is another are the descriptions themselves looked at, to name what differs.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from instep.distributed.world import World
+from instep.errors import PeerError
+
+
+def require_same(world: World, description: Mapping[str, Any]) -> None:
+    """Raises on all processes where some has another description, naming what differs and where."""
+    text = json.dumps(description, sort_keys=True, default=str)
+    digests = world.of_all(hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
+    if len(set(digests)) == 1:
+        return
+    first = json.loads(world.of_first(text))
+    found = [] if digests[world.rank] == digests[0] else list(differences(first, json.loads(text), ""))
+    by_rank = world.of_all(found[:8])
+    rows = [f"  rank {rank}: {line}" for rank, lines in enumerate(by_rank) for line in lines]
+    raise PeerError(
+        "the processes do not train the same thing; against rank 0 there differ:\n"
+        + "\n".join(rows[:20])
+        + "\nEvery process runs the same script and gets all of the data; seed what is drawn at random (torch.manual_seed), and "
+        "choose nothing by rank."
+    )
+
+
+def differences(first: Any, own: Any, where: str) -> Iterator[str]:
+    """Every leaf that differs, with both values."""
+    if isinstance(first, Mapping) and isinstance(own, Mapping):
+        for name in dict.fromkeys([*first, *own]):
+            yield from differences(first.get(name), own.get(name), f"{where}.{name}".removeprefix("."))
+    elif first != own:
+        yield f"{where} is {_shown(own)}, not {_shown(first)}"
+
+
+def _shown(value: Any) -> str:
+    text = "missing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,105 @@
+"""Worlds of two and three real processes: each is started once, and makes every run of the list."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from distributed.runs import Build
+
+TESTS = Path(__file__).resolve().parent.parent
+LONGEST_S = 240  # of a world; it is killed then
+
+
+@dataclass(frozen=True)
+class Made:
+    """What each process of a world found, by the name of the run."""
+
+    size: int
+    folder: Path
+    by_rank: list[dict[str, Any]]
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return [found[name] for found in self.by_rank]
+
+
+def start(size: int, folder: Path, arguments: list[str]) -> list["subprocess.Popen[str]"]:
+    """A process for each rank, with the environment that a launcher gives it; what they say goes to files in the folder."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
+    shared["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    processes = []
+    for rank in range(size):
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with open(folder / f"said-{rank}.txt", "w") as said:
+            command = [sys.executable, *arguments]
+            processes.append(
+                subprocess.Popen(command, env=os.environ | shared | own, stdout=said, stderr=subprocess.STDOUT, text=True)
+            )
+    return processes
+
+
+def waited_for(processes: list["subprocess.Popen[str]"], seconds: float = LONGEST_S) -> list[int]:
+    """Their exit codes; who does not end is killed."""
+    try:
+        return [process.wait(seconds) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Made]:
+    """The world of so many processes."""
+    made: dict[int, Made] = {}
+
+    def of_size(size: int) -> Made:
+        if size not in made:
+            folder = tmp_path_factory.mktemp(f"world-{size}")
+            begun_by_one(folder)
+            codes = waited_for(start(size, folder, ["-m", "distributed.process", str(folder)]))
+            said = "\n".join((folder / f"said-{rank}.txt").read_text() for rank in range(size))
+            assert codes == [0] * size, said
+            found = [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(size)]
+            made[size] = Made(size, folder, found)
+        return made[size]
+
+    return of_size
+
+
+def begun_by_one(folder: Path) -> None:
+    """A run that one process stops half way, for the others to go on with."""
+    from distributed.runs import everything_on
+
+    trainer = everything_on(2)
+    trainer.set_folder(folder / "begun")
+    updates = trainer.updates()
+    for update in updates:
+        if update.step == 2:
+            break
+    updates.close()
+
+
+@pytest.fixture(scope="session")
+def alone() -> Callable[[Build, int], dict[str, Any]]:
+    """The same run on one process, with so many micro-batches in a batch."""
+    from distributed.recorded import recorded
+
+    made: dict[tuple[Build, int], dict[str, Any]] = {}
+
+    def run(build: Build, cycle: int) -> dict[str, Any]:
+        if (build, cycle) not in made:
+            made[build, cycle] = recorded(build(cycle))
+        return made[build, cycle]
+
+    return run

@@ -1,0 +1,41 @@
+"""One process of several: makes every run of the list, and leaves what came of it.
+
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=… python process.py FOLDER
+"""
+
+import os
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from distributed import slips
+from distributed.recorded import recorded
+from distributed.runs import EXACT
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", category=UserWarning)  # notices, which rank 0 gives as one process does
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    found: dict[str, Any] = {}
+    cases = slips.LIST | {slips.LAST[size].__name__: slips.LAST[size]}
+    for name in [*EXACT, *cases]:
+        begun = time.perf_counter()
+        try:
+            found[name] = recorded(EXACT[name](2)) if name in EXACT else cases[name](rank, size, folder)
+        except BaseException as error:
+            traceback.print_exc()
+            found[name] = error if type(error).__module__.startswith("instep") else repr(error)
+        print(f"{rank} {name} {time.perf_counter() - begun:.2f} s", flush=True)
+        torch.save(found, folder / f"rank-{rank}.part")
+    (folder / f"rank-{rank}.part").rename(folder / f"rank-{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,261 @@
+"""Runs that are made on several processes and on one: the same functions build both.
+
+Each takes `cycle`, the micro-batches of a batch: one process takes all of them, N processes an N-th each, with the same keys.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
+
+from feeds import Squares
+from instep import Loss, OneCycle, Trainer, freeze
+from instep.data import weighted
+from tiny import CLASSES, FEATURES, IGNORED, TASKS, Task
+
+Build = Callable[[int], Trainer]
+VECTORS, IMAGES, SENTENCES, READING = TASKS
+
+
+def trainer(task: Task = VECTORS, n: int = 45, *, model: nn.Module | None = None, data: Any = None, **options: Any) -> Trainer:
+    """SGD with momentum in double precision: it hides no error of scale."""
+    model = task.build(seed=1) if model is None else model
+    made: dict[str, Any] = {
+        "loss": cross_entropy,
+        "optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+        "train": task.draw(n, seed=2) if data is None else data,
+        "epochs": 2,
+        "batch_size": 12,
+        "progress": False,
+    }
+    if "objective" in options:
+        made["loss"] = None
+    return Trainer(model, **(made | options))
+
+
+def with_dropout() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.4), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+
+
+def dropout(cycle: int) -> Trainer:
+    return trainer(model=with_dropout(), update_cycle=cycle)
+
+
+def fewer_samples_than_processes(cycle: int) -> Trainer:
+    """37 samples in batches of 12: the last one has a single sample."""
+    return trainer(n=37, model=with_dropout(), update_cycle=cycle)
+
+
+def convolution(cycle: int) -> Trainer:
+    return trainer(IMAGES, n=31, update_cycle=cycle)
+
+
+def tokens(cycle: int) -> Trainer:
+    """Two of three sentences have no token that counts, so that many micro-batches have none at all."""
+    x, y = SENTENCES.draw(40, seed=4)
+    y[torch.arange(40) % 3 > 0] = IGNORED
+    return trainer(SENTENCES, data=(x, y), update_cycle=cycle, batch_size=6)
+
+
+def nothing_counts(cycle: int) -> Trainer:
+    """Whole batches without a token that counts: no step."""
+    x, y = SENTENCES.draw(24, seed=4)
+    y[torch.arange(24) % 8 > 0] = IGNORED
+    return trainer(SENTENCES, data=(x, y), update_cycle=cycle, batch_size=6)
+
+
+def hand_written_mean(cycle: int) -> Trainer:
+    """Its gradient is 0/0 where nothing counts."""
+
+    def objective(model: nn.Module, batch: Any) -> Loss:
+        x, y = batch
+        counts = (y != IGNORED).double()
+        each = cross_entropy(model(x), y, reduction="none", ignore_index=IGNORED)
+        return Loss((each * counts).sum() / counts.sum(), counts.sum())
+
+    x, y = SENTENCES.draw(40, seed=4)
+    y[torch.arange(40) % 3 > 0] = IGNORED
+    return trainer(SENTENCES, data=(x, y), objective=objective, update_cycle=cycle, batch_size=6)
+
+
+def class_weights(cycle: int) -> Trainer:
+    weight = torch.tensor([0.2, 1.0, 3.0, 0.5], dtype=torch.float64)
+    return trainer(
+        loss=nn.CrossEntropyLoss(weight=weight, label_smoothing=0.1), update_cycle=cycle, schedule=OneCycle(max_lr=0.2)
+    )
+
+
+def everything_on(cycle: int) -> Trainer:
+    """Clipping, penalties, an average, validation with a metric, early stopping."""
+    model = VECTORS.build(seed=1)
+    return trainer(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), lr=0.02),
+        update_cycle=cycle,
+        clip_norm=0.3,
+        l1=1e-3,
+        l2=1e-3,
+        ema=0.8,
+        valid={"a": VECTORS.draw(29, seed=5), "small": VECTORS.draw(2, seed=6)},
+        metrics="accuracy",
+        epochs=4,
+        patience=1,
+        restore_best=True,
+        monitor="valid/a/loss",
+    )
+
+
+def sums(cycle: int) -> Trainer:
+    def objective(model: nn.Module, batch: Any) -> Loss:
+        return Loss.sum(cross_entropy(model(batch[0]), batch[1], reduction="sum") / 12)
+
+    return trainer(n=38, objective=objective, update_cycle=cycle)
+
+
+def lstm(cycle: int) -> Trainer:
+    return trainer(READING, n=26, update_cycle=cycle)
+
+
+class Branches(nn.Module):
+    """One layer is used where a sample says so, one never: what has no gradient anywhere must not be decayed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.rare, self.never = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES), nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.base(x)
+        chosen = x[:, 0] > 1.0
+        return scores + self.rare(x) * chosen[:, None] if chosen.any() else scores
+
+
+def branches(cycle: int) -> Trainer:
+    torch.manual_seed(7)
+    model = Branches().double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    return trainer(model=model, optimizer=optimizer, update_cycle=cycle, batch_size=6)
+
+
+def two_players(cycle: int) -> Trainer:
+    torch.manual_seed(8)
+    models = {"g": nn.Linear(2, FEATURES).double(), "d": nn.Linear(FEATURES, 1).double()}
+
+    def fake(model: Any, batch: Any) -> Tensor:
+        noise = torch.rand(len(batch[0]), 2, dtype=torch.float64)
+        made: Tensor = model["d"](model["g"](noise))
+        return made
+
+    def d(model: Any, batch: Any) -> Tensor:
+        return mse_loss(model["d"](batch[0]), torch.ones(len(batch[0]), 1).double()) + fake(model, batch).square().mean()
+
+    def g(model: Any, batch: Any) -> Tensor:
+        return (fake(model, batch) - 1).square().mean()
+
+    optimizers = {name: torch.optim.SGD(models[name].parameters(), lr=0.05, momentum=0.5) for name in ("d", "g")}
+    return trainer(model=models, objective={"d": d, "g": g}, optimizer=optimizers, every={"g": 2}, update_cycle=cycle)  # type: ignore[arg-type]
+
+
+def unfreezing(cycle: int) -> Trainer:
+    model = VECTORS.build(seed=1)
+    freeze(model[0])  # type: ignore[index]
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1, momentum=0.9)  # type: ignore[index]
+    return trainer(model=model, optimizer=optimizer, unfreeze_at={1: "0"}, update_cycle=cycle)
+
+
+def lbfgs(cycle: int) -> Trainer:
+    return trainer(
+        optimizer=lambda parameters: torch.optim.LBFGS(parameters, lr=0.5, max_iter=4, line_search_fn="strong_wolfe"),
+        n=30,
+        epochs=1,
+        update_cycle=cycle,
+    )
+
+
+def augmented(sample: Any) -> Any:
+    x, y = sample
+    return x + torch.randn(1, dtype=x.dtype), y
+
+
+def samples_drawn(cycle: int) -> Trainer:
+    """Weighted draws and a random transform, keyed by place."""
+    weights = torch.arange(1, 46, dtype=torch.float64)
+    return trainer(sampler=weighted(weights), transform=augmented, update_cycle=cycle)
+
+
+def workers(cycle: int) -> Trainer:
+    return trainer(data=Squares(37), model=line(), objective=_squares, workers=1, update_cycle=cycle)
+
+
+def line() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Linear(1, 1).double()
+
+
+def _squares(model: nn.Module, batch: Any) -> Tensor:
+    x, y = batch
+    return mse_loss(model(x.double().reshape(-1, 1) / 40), y.double().reshape(-1, 1) / 1600)
+
+
+class Counting(IterableDataset[Any]):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        x, y = VECTORS.draw(self.n, seed=9)
+        return iter(list(zip(x, y, strict=True)))
+
+
+def stream(cycle: int) -> Trainer:
+    return trainer(data=Counting(37), update_cycle=cycle, transform=augmented)
+
+
+def endless_stream(cycle: int) -> Trainer:
+    return trainer(data=Counting(17), update_cycle=cycle, steps_per_epoch=4, workers=1)
+
+
+def micro_batches(cycle: int) -> Trainer:
+    """At most two samples at once."""
+    return trainer(micro_batch_size=2)
+
+
+def skipping(cycle: int) -> Trainer:
+    x, y = VECTORS.draw(45, seed=2)
+    x[7] = torch.nan
+    return trainer(data=(x, y), update_cycle=cycle, on_nonfinite="skip")
+
+
+def half_precision(cycle: int) -> Trainer:
+    model = VECTORS.build(seed=1, dtype=torch.float32)
+    return trainer(model=model, data=VECTORS.draw(40, seed=2, dtype=torch.float32), precision="bf16", update_cycle=cycle)
+
+
+def scaled(cycle: int) -> Trainer:
+    model = VECTORS.build(seed=1, dtype=torch.float32)
+    return trainer(model=model, data=VECTORS.draw(40, seed=2, dtype=torch.float32), precision="fp16", update_cycle=cycle)
+
+
+def distributed_sampler(cycle: int) -> Trainer:
+    """A DataLoader's batch is the micro-batch of one process; a DistributedSampler says no more than whether to shuffle."""
+    x, y = VECTORS.draw(45, seed=2)
+    data = torch.utils.data.TensorDataset(x, y)
+    rank, size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    sampler: Any = DistributedSampler(data, num_replicas=size, rank=rank)
+    return trainer(data=DataLoader(data, batch_size=2, sampler=sampler), batch_size=None, update_cycle=cycle)
+
+
+EXACT: dict[str, Build] = {
+    build.__name__: build
+    for build in (
+        dropout, fewer_samples_than_processes, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
+        everything_on, sums, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers, stream, endless_stream,
+        micro_batches, skipping, half_precision, scaled, distributed_sampler,
+    )
+}  # fmt: skip

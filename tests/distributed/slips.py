@@ -1,0 +1,213 @@
+"""What goes wrong, or is stopped, on one process of several; each returns what that process saw."""
+
+import contextlib
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
+from torch.nn.functional import cross_entropy
+
+from distributed.recorded import recorded
+from distributed.runs import VECTORS, dropout, everything_on, trainer, with_dropout
+from instep.errors import InstepError, Interrupted
+
+Seen = dict[str, Any]
+
+
+def raised(do: Callable[[], object]) -> str:
+    """What was raised, and said."""
+    try:
+        do()
+    except (InstepError, Interrupted) as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def other_data(rank: int, size: int, folder: Path) -> Seen:
+    return {"said": raised(trainer(data=VECTORS.draw(45, seed=rank)).fit)}
+
+
+def other_seed(rank: int, size: int, folder: Path) -> Seen:
+    return {"said": raised(trainer(seed=rank, clip_norm=1.0 + rank).fit)}
+
+
+def other_model(rank: int, size: int, folder: Path) -> Seen:
+    model = nn.Sequential(nn.Linear(6, 8 + rank), nn.Linear(8 + rank, 4)).double()
+    return {"said": raised(lambda: trainer(model=model))}
+
+
+def other_weights(rank: int, size: int, folder: Path) -> Seen:
+    """Not seeded: all go on with what rank 0 has."""
+    torch.manual_seed(rank)
+    made = trainer(model=nn.Sequential(nn.Linear(6, 4)).double(), epochs=1)
+    return {"notes": made.plan().notes, **recorded(made)}
+
+
+def too_small(rank: int, size: int, folder: Path) -> Seen:
+    return {
+        "batch": raised(lambda: trainer(batch_size=size - 1)),
+        "cycle": raised(lambda: trainer(batch_size=size, update_cycle=2)),
+    }
+
+
+def wrong_number(rank: int, size: int, folder: Path) -> Seen:
+    return {"said": raised(lambda: trainer(processes=size + 1)), "fits": raised(lambda: trainer(processes=size))}
+
+
+def refused(rank: int, size: int, folder: Path) -> Seen:
+    sparse = nn.Sequential(nn.EmbeddingBag(4, 6, sparse=True), nn.Linear(6, 4)).double()
+    norm = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).double()
+    return {
+        "sparse": raised(lambda: trainer(model=sparse)),
+        "batch size": raised(lambda: trainer().find_batch_size()),
+        "sync": raised(lambda: trainer(model=norm, sync_batchnorm=True)),
+    }
+
+
+def not_finite(rank: int, size: int, folder: Path) -> Seen:
+    """One sample is nan: all processes stop at the same update, and the group is still good."""
+    x, y = VECTORS.draw(45, seed=2)
+    x[7] = torch.nan
+    made = trainer(data=(x, y))
+    return {"said": raised(made.fit), "step": made.step, "again": recorded(dropout(1))["step"]}
+
+
+def batch_norm(rank: int, size: int, folder: Path) -> Seen:
+    """Statistics are a process's own while it trains; evaluations and what is left are those of rank 0."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).double()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        nn.init.normal_(model[0].weight)  # type: ignore[arg-type]
+    made = trainer(model=model, n=48, valid=VECTORS.draw(30, seed=5), ema=0.9)
+    between: list[Tensor] = []
+    for update in made.updates():
+        if update.step == 2:
+            before = model[1].running_mean.clone()  # type: ignore[union-attr, operator]
+            numbers = made.evaluate()
+            between = [before, model[1].running_mean.clone()]  # type: ignore[union-attr, operator]
+    return {
+        "notes": made.plan().notes,
+        "numbers": dict(numbers),
+        "between": between,
+        "weights": dict(model.state_dict()),
+    }
+
+
+def looked_at(rank: int, size: int, folder: Path) -> Seen:
+    """Numbers and predictions over data that does not divide, with torchmetrics, and over less than a batch for each."""
+    from torchmetrics import MetricCollection
+    from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        metrics = {
+            "own": "accuracy",
+            "area": MulticlassAUROC(4),
+            "both": MetricCollection({"micro": MulticlassAccuracy(4, average="micro"), "macro": MulticlassAccuracy(4)}),
+        }
+        made = trainer(metrics=metrics, model=with_dropout())
+        x, y = VECTORS.draw(83, seed=6)
+        few = VECTORS.draw(2, seed=6)
+        return {
+            "numbers": dict(made.evaluate((x, y))),
+            "few": dict(made.evaluate(few)),
+            "predicted": made.predict(x),
+            "predicted few": made.predict(few[0]),
+            "stream": made.predict(lambda: iter(x)),
+        }
+
+
+def range_test(rank: int, size: int, folder: Path) -> Seen:
+    made = trainer(update_cycle=1, n=60)
+    found = made.find_lr()
+    return {"losses": list(found.losses), "suggestion": found.suggestion, **recorded(made)}
+
+
+def saved(rank: int, size: int, folder: Path) -> Seen:
+    """The first half of a run, in a folder; the other half is made by one process."""
+    made = everything_on(2)
+    made.set_folder(folder / "half")
+    with contextlib.closing(made.updates()) as updates:
+        for update in updates:
+            if update.step == 2:
+                break
+    return {"files": sorted(path.name for path in (folder / "half").iterdir())}
+
+
+def gone_on_with(rank: int, size: int, folder: Path) -> Seen:
+    """The other half of a run that one process began."""
+    made = everything_on(2)
+    made.set_folder(folder / "begun")
+    return {**recorded(made), "from": made.resumed_from}
+
+
+def stopped(rank: int, size: int, folder: Path) -> Seen:
+    """Rank 1 alone gets a signal, in its fourth update."""
+    seen = []
+
+    def objective(model: nn.Module, batch: Any) -> Tensor:
+        seen.append(len(batch[0]))
+        if os.environ["RANK"] == "1" and len(seen) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return cross_entropy(model(batch[0]), batch[1])
+
+    made = trainer(objective=objective, epochs=5, folder=folder / "stopped")
+    return {"said": raised(made.fit), "step": made.step, "signal": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL}
+
+
+def folder_in_use(rank: int, size: int, folder: Path) -> Seen:
+    """What rank 0 cannot do is raised on all."""
+    (folder / "file").write_text("")
+    return {"said": raised(trainer(folder=folder / "file").fit), "again": recorded(dropout(1))["step"]}
+
+
+def checkpoint_error(rank: int, size: int, folder: Path) -> Seen:
+    """Rank 0 cannot write: the others hear of it at once."""
+    made = trainer(folder=folder / "unwritable", checkpoint_every=2)
+
+    def objective() -> None:
+        for update in made.updates():
+            if update.step == 0 and rank == 0:
+                checkpoints = folder / "unwritable" / "checkpoints"
+                checkpoints.rename(folder / "away") if checkpoints.exists() else None
+                checkpoints.write_text("no folder")
+
+    return {"said": raised(objective)}
+
+
+def hung(rank: int, size: int, folder: Path) -> Seen:
+    """The last process does not come to its second update."""
+    made = trainer()
+    begun = time.perf_counter()
+    _set_pg_timeout(timedelta(seconds=2), dist.group.WORLD)
+
+    def go() -> None:
+        for update in made.updates():
+            if rank == size - 1 and update.step == 0:
+                while not (folder / "rank-0.heard").exists():
+                    time.sleep(0.05)
+                return
+
+    said = raised(go)
+    (folder / f"rank-{rank}.heard").touch()
+    return {"said": said, "seconds": time.perf_counter() - begun, "open": dist.is_initialized()}
+
+
+LIST: dict[str, Callable[[int, int, Path], Seen]] = {
+    case.__name__: case
+    for case in (
+        other_data, other_seed, other_model, other_weights, too_small, wrong_number, refused, not_finite, batch_norm, looked_at,
+        range_test, saved, gone_on_with, stopped, folder_in_use,
+    )
+}  # fmt: skip
+# What loses a process is the end of a world.
+LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: hung, 3: checkpoint_error}

@@ -1,0 +1,193 @@
+"""Two and three real processes: what each of them saw, against one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from distributed.conftest import Made
+from distributed.recorded import recorded
+from distributed.runs import EXACT, everything_on
+from instep import Trainer
+
+Worlds = Callable[[int], Made]
+Alone = Callable[[Any, int], dict[str, Any]]
+# What one process says about its data, as a warning, is no concern here.
+pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice", "ignore:.*compute.*before:UserWarning")
+both = pytest.mark.parametrize("size", [2, 3])
+COARSE = {"half_precision": 2e-2, "scaled": 2e-3, "lbfgs": 1e-9}  # a line search blows rounding up
+
+
+def close(one: Any, other: Any, tolerance: float = 1e-11) -> None:
+    torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True, check_dtype=False)
+
+
+@both
+@pytest.mark.parametrize("name", EXACT)
+def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, alone: Alone) -> None:
+    """N processes with two micro-batches each are one with 2·N: same draws, same weights, same numbers."""
+    tolerance = COARSE.get(name, 1e-11)
+    expected = alone(EXACT[name], 2 * size)
+    for found in world(size)[name]:
+        assert not isinstance(found, str | Exception), found
+        assert found["step"] == expected["step"]
+        close(found["weights"], expected["weights"], tolerance)
+        close(found["average"], expected["average"], tolerance)
+        assert [update[3:5] for update in found["updates"]] == [update[3:5] for update in expected["updates"]]
+        for mine, theirs in zip(found["updates"], expected["updates"], strict=True):
+            close([*mine[1:3], mine[5] or 0.0], [*theirs[1:3], theirs[5] or 0.0], tolerance)
+        for mine, theirs in zip(found["evaluations"], expected["evaluations"], strict=True):
+            assert mine.keys() == theirs.keys()
+            close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])
+
+
+@both
+@pytest.mark.parametrize("name", EXACT)
+def test_all_processes_have_the_same_bits(name: str, size: int, world: Worlds) -> None:
+    first, *others = world(size)[name]
+    for other in others:
+        assert other["updates"] == first["updates"] or name in (
+            "tokens",
+            "nothing_counts",
+            "hand_written_mean",
+            "skipping",
+        )  # nan
+        assert all(torch.equal(other["weights"][key], first["weights"][key]) for key in first["weights"])
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("other_data", ["data.train.hash is", "rank 1:", "seed what is drawn at random"]),
+        ("other_seed", ["settings.seed is 1, not 0", "settings.clip_norm is 2.0, not 1.0"]),
+        ("other_model", ["model.0.weight is torch.float64(9, 6), not torch.float64(8, 6)"]),
+    ],
+)
+def test_a_slip_is_named_on_all(name: str, words: list[str], size: int, world: Worlds) -> None:
+    for seen in world(size)[name]:
+        assert seen["said"].startswith("PeerError: the processes do not train the same thing")
+        assert all(word in seen["said"] for word in words), seen["said"]
+
+
+@both
+def test_weights_are_rank_0s(size: int, world: Worlds) -> None:
+    first, *others = world(size)["other_weights"]
+    torch.manual_seed(0)
+    assert any("all have those of rank 0" in note for note in first["notes"])
+    for other in others:
+        assert torch.equal(other["weights"]["0.weight"], first["weights"]["0.weight"])
+
+
+@both
+def test_sizes_and_numbers_that_make_no_sense(size: int, world: Worlds) -> None:
+    made = world(size)
+    for small, number, refused in zip(made["too_small"], made["wrong_number"], made["refused"], strict=True):
+        assert f"batch_size={size - 1} is less than one sample for each of {size} processes" in small["batch"]
+        assert f"update_cycle=2 on {size} processes cannot split batch_size={size}" in small["cycle"]
+        assert f"processes={size + 1} was asked for, and {size} were started" in number["said"]
+        assert number["fits"] == "nothing"
+        assert "sparse=True" in refused["sparse"]
+        assert "find_batch_size() measures one process" in refused["batch size"]
+        assert "SyncBatchNorm does not run on the CPU" in refused["sync"]
+
+
+def test_processes_without_a_launcher() -> None:
+    model = torch.nn.Linear(2, 1)
+    with pytest.raises(ValueError, match=r"processes=2 needs a launcher.*torchrun --nproc-per-node 2"):
+        Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=torch.optim.SGD(model.parameters()), train=1, processes=2)
+
+
+@both
+def test_a_loss_that_is_not_finite_stops_all(size: int, world: Worlds) -> None:
+    seen = world(size)["not_finite"]
+    assert {one["step"] for one in seen} == {0}
+    culprits = [one for one in seen if "has the samples" in one["said"]]
+    assert len(culprits) == 1
+    assert ", 7," in culprits[0]["said"].replace(".", ",").replace("samples ", "samples , ")
+    assert all("NonFiniteLoss: step 0" in one["said"] and one["again"] == 8 for one in seen)
+
+
+@both
+def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -> None:
+    seen = world(size)["batch_norm"]
+    assert any("sync_batchnorm=True" in note for note in seen[0]["notes"])
+    for one in seen:
+        assert torch.equal(*one["between"])  # an evaluation leaves a process its own statistics
+        assert one["numbers"] == seen[0]["numbers"]
+        assert all(torch.equal(one["weights"][key], seen[0]["weights"][key]) for key in seen[0]["weights"])
+    assert not torch.equal(seen[0]["between"][0], seen[1]["between"][0])
+
+
+@both
+def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worlds) -> None:
+    from distributed.slips import looked_at
+
+    first, *others = world(size)["looked_at"]
+    one = looked_at(0, 1, world(size).folder)
+    for name in ("numbers", "few"):
+        close(list(first[name].values()), list(one[name].values()))
+        assert first[name].keys() == one[name].keys()
+    for name in ("predicted", "predicted few", "stream"):
+        close(first[name], one[name])
+        assert all(other[name] is None for other in others)
+    assert all(other["numbers"] == first["numbers"] and other["few"] == first["few"] for other in others)
+
+
+@both
+def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
+    from distributed.slips import range_test, trainer
+
+    first, *others = world(size)["range_test"]
+    close(first["losses"], range_test(0, 1, world(size).folder)["losses"], 1e-6)
+    close(first["weights"], recorded(trainer(n=60))["weights"])
+    assert all(other["losses"] == first["losses"] and other["suggestion"] == first["suggestion"] for other in others)
+
+
+@both
+def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
+    made = world(size)
+    trainer = everything_on(2)
+    trainer.set_folder(made.folder / "half")
+    trainer.fit()
+    assert trainer.resumed_from == 3
+    close(dict(trainer.model.state_dict()), alone(everything_on, 2 * size)["weights"])
+
+
+@both
+def test_many_go_on_with_a_run_of_one_process(size: int, world: Worlds, alone: Alone) -> None:
+    for found in world(size)["gone_on_with"]:
+        assert found["from"] == 3
+        close(found["weights"], alone(everything_on, 2 * size)["weights"])
+
+
+@both
+def test_a_signal_to_one_stops_all_after_the_same_update(size: int, world: Worlds) -> None:
+    for seen in world(size)["stopped"]:
+        assert seen["said"] == "Interrupted: stopped by signal 15 after 4 updates"
+        assert seen["step"] == 4
+        assert seen["signal"]
+
+
+@both
+def test_what_rank_0_cannot_do_is_raised_on_all(size: int, world: Worlds) -> None:
+    for seen in world(size)["folder_in_use"]:
+        assert seen["said"].startswith("FolderError:")
+        assert seen["again"] == 8
+
+
+def test_a_hung_process_ends_in_an_error(world: Worlds) -> None:
+    waiting, hanging = world(2)["hung"]
+    assert waiting["said"].startswith("PeerError: rank 0 of 2 lost another process after 1 updates: it ended, or gave no answer")
+    assert waiting["seconds"] < 60
+    assert not waiting["open"]
+    assert hanging["said"] == "nothing"
+
+
+def test_an_error_of_rank_0_reaches_the_others(world: Worlds) -> None:
+    first, *others = world(3)["checkpoint_error"]
+    assert first["said"].startswith("CheckpointError:")
+    for other in others:
+        assert other["said"].startswith("PeerError:")
+    assert any("which says: rank 0: CheckpointError" in other["said"] for other in others)
