@@ -50,5 +50,5 @@ def retuned(schedule: Any, optimizer: Optimizer, lr: float) -> Any:
 def _check_lr(lr: Any) -> None:
     if lr is None:
         raise DescriptionError("lr=None is no learning rate; a range test without a suggestion says why in its `reason`.")
-    if isinstance(lr, bool) or not isinstance(lr, Real) or not 0 < lr < math.inf:
+    if isinstance(lr, bool) or not isinstance(lr, Real) or not 0 < float(lr) < math.inf:
         raise DescriptionError(f"lr={lr!r} is no learning rate to train with; use a number above 0.")
