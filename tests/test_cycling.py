@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -246,3 +247,21 @@ def test_a_gan_has_no_one_learning_rate() -> None:
     )
     with pytest.raises(DescriptionError, match="the run has several optimizers"):
         run.fit_cycles()
+
+
+def test_a_schedule_has_to_make_cycles_of_what_was_found() -> None:
+    example = (
+        r"fit_cycles\(\) needs a function that makes a OneCycle of a learning rate: schedule=lambda lr: OneCycle\(lr, "
+    )
+    built: Any = OneCycle(0.1)
+    with pytest.raises(DescriptionError, match="^schedule= is a OneCycle; " + example):
+        trainer().fit_cycles(schedule=built)
+    with pytest.raises(DescriptionError, match="^schedule= made the same cycle of two learning rates; " + example):
+        trainer().fit_cycles(schedule=lambda lr: built)
+
+
+def test_a_schedule_that_does_not_fit_the_groups_begins_no_cycle() -> None:
+    run = trainer()
+    with pytest.raises(DescriptionError, match="has 3 values and the optimizer 2 parameter groups"):
+        fitted(run, schedule=lambda lr: OneCycle([lr, lr, lr]))
+    assert fitted(run, max_cycles=1).ended == "max_cycles=1 are done."

@@ -48,8 +48,8 @@ class Cycling:
             self.ended = self._barren = found
             self._logbook.note(found)
             return
+        self._follow(found)  # which refuses what does not fit the groups: then nothing was begun
         self.cycles += (found,)
-        self._follow(found)
         self._say(found, self._run.step)
         self._logbook.go_on_to(found.stop)
         self._logbook.note(

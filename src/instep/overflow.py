@@ -34,6 +34,12 @@ class Overflow:
         self._say = say
         self._ways_back: list[Callable[[], None]] = []
 
+    def quiet(self) -> "Overflow":
+        """The same for updates that are only tried out: nothing is said of what is split there."""
+        other = copy.copy(self)
+        other._say = lambda text: None
+        return other
+
     def keep(self, player: Player) -> None:
         """Copy what this player's forwards change, where it lies: buffers, and the state of an optimizer with a closure."""
         self._ways_back = [_kept_buffers(module) for root in self._modules for module in root.modules()]

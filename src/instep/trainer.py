@@ -60,7 +60,7 @@ from instep.tuning.cycles import CycleOptions, Cycles
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import require_one_optimizer
 from instep.tuning.snapshot import untouched
-from instep.tuning.stage import rehearsed, whole
+from instep.tuning.stage import rehearsed
 from instep.tuning.sweep import Mode, peak_momentum
 from instep.unfreezing import UnfreezeAt, Unfreezing
 from instep.wiring import load_init, loss_modules, monitor_for, require_monitor
@@ -804,8 +804,9 @@ class Trainer:
             epochs=sys.maxsize,  # without end
             share=None if self._spread is None else self._sizes.part,
         )
-        spans = self._sizes.spans if samples is None else whole
-        with self._computing.algorithms(), contextlib.closing(rehearsed(self._players[0], loader, start, spans)) as updates:
+        sizes = self._sizes if samples is None else None
+        updates = rehearsed(self._players[0], loader, start, sizes, self._overflow.quiet())
+        with self._computing.algorithms(), contextlib.closing(updates):
             for done in updates:
                 yield done
                 if self._interrupt is not None and self._interrupt.signal is not None:  # between two cycles

@@ -547,11 +547,38 @@ def test_other_errors_are_left_alone() -> None:
         small(TASKS[0].build(0), loss=None, objective=objective, on_overflow="split").fit()
 
 
-def test_finders_see_the_error_themselves() -> None:
+def test_a_range_test_is_split_for_itself_alone() -> None:
+    roomy = small(Tight(TASKS[0].build(0)), batch_size=16)
+    expected = roomy.find_lr(steps=20)
     trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_overflow="split")
     trainer.model.in_memory(trainer, [5])
-    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+    found = trainer.find_lr(steps=20)
+    assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+    assert trainer._sizes.largest is None
+    trainer.model.in_memory(trainer, [16])
+    trainer.fit()
+    roomy.fit()
+    assert all(map(torch.equal, trainer.model.state_dict().values(), roomy.model.state_dict().values()))
+
+
+def test_a_range_test_that_does_not_fit_names_the_option() -> None:
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16)
+    trainer.model.in_memory(trainer, [5])
+    words = r'^step 0 \(epoch 0, batch 0\): a micro-batch of 16 samples does not fit in memory; pass on_overflow="split" to split'
+    with pytest.raises(OutOfMemory, match=words):
         trainer.find_lr(steps=20)
+
+
+def test_cycles_can_be_trained_where_the_first_batch_does_not_fit() -> None:
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, valid=0.5, on_overflow="split")
+    trainer.model.in_memory(trainer, [5])
+    assert len(trainer.fit_cycles(max_cycles=1, high=1e4).cycles) == 1
+    assert trainer._sizes.largest == 5  # of 10 in an epoch
+
+
+def test_the_batch_size_search_sees_the_error_itself() -> None:
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_overflow="split")
+    trainer.model.in_memory(trainer, [5])
     assert trainer.find_batch_size(how="trying", paces=False, margin=0.0).largest == 5
 
 

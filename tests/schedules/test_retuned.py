@@ -1,5 +1,7 @@
 """A schedule at another learning rate: groups keep their ratios."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -74,3 +76,21 @@ def test_only_before_it_has_begun() -> None:
     next(run.updates())
     with pytest.raises(DescriptionError, match=r"the run has begun \(step 1\), so its learning rate cannot be set any more"):
         run.set_lr(0.1)
+
+
+@pytest.mark.parametrize("schedule", [None, OneCycle(0.1)])
+@pytest.mark.parametrize("lr", [-1.0, 0, float("nan"), float("inf"), "0.1", True])
+def test_what_is_no_learning_rate_is_not_taken(schedule: OneCycle | None, lr: Any) -> None:
+    optimizer = sgd(0.1)
+    with pytest.raises(DescriptionError, match=r"^lr=.* is no learning rate to train with; use a number above 0\.$"):
+        retuned(schedule, optimizer, lr)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_a_suggestion_that_is_none_points_to_its_reason() -> None:
+    words = r"=None is no learning rate; a range test without a suggestion says why in its `reason`\.$"
+    nothing: Any = None
+    with pytest.raises(DescriptionError, match="^lr" + words):
+        retuned(None, sgd(0.1), nothing)
+    with pytest.raises(DescriptionError, match="^max_lr" + words):
+        OneCycle(nothing)

@@ -172,7 +172,9 @@ def test_where_the_system_tells_nothing_tensors_are_counted(monkeypatch: pytest.
         ({"margin": 1.0}, "margin=1.0 is no share of the memory to leave free; use one from 0 to below 1, such as 0.1"),
         ({"most": 0}, "most=0 must be a whole number, 1 or more"),
         ({"how": "guessing"}, r'how=\'guessing\' is not known; use "trying", "measuring" or "auto"'),
-        ({"memory_bytes": 0}, "memory_bytes=0 holds nothing; use for example memory_bytes=8e9 for 8 GB"),
+        ({"memory_bytes": 0}, "memory_bytes=0 is no size of a memory; use for example memory_bytes=8e9 for 8 GB"),
+        ({"memory_bytes": float("inf")}, "memory_bytes=inf is no size of a memory"),
+        ({"memory_bytes": "2GB"}, "memory_bytes='2GB' is no size of a memory"),
         (
             {"memory_bytes": 1e9, "how": "trying"},
             r"memory_bytes=1e\+09 is for a CPU; on cpu the memory is what there is: use margin=",
@@ -182,6 +184,13 @@ def test_where_the_system_tells_nothing_tensors_are_counted(monkeypatch: pytest.
 def test_wrong_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         find_batch_size(narrow_run(100), **options)
+
+
+def test_batch_norm_is_not_measured_with_one_sample() -> None:
+    run = narrow_run(100)
+    run.model.add_module("norm", nn.BatchNorm1d(4))
+    with pytest.raises(DescriptionError, match=r"^most=1 leaves one sample, and the model has BatchNorm, which needs two; use"):
+        find_batch_size(run, most=1)
 
 
 def test_measuring_is_for_a_cpu() -> None:

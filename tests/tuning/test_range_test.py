@@ -132,7 +132,13 @@ def test_a_loss_that_still_falls_at_the_end_is_followed_with_half_the_confidence
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [({"repeats": 0}, "repeats=0 must be a whole number, 1 or more"), ({"low": -1}, "low=-1 ")]
+    ("options", "words"),
+    [
+        ({"repeats": 0}, "repeats=0 must be a whole number, 1 or more"),
+        ({"low": -1}, "low=-1 "),
+        ({"momentum": 2.0}, "momentum=2.0 is none to test with; use a number from 0 to below 1, such as 0.85"),
+        ({"momentum": -1.0}, "momentum=-1.0 is none"),
+    ],
 )
 def test_wrong_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(DescriptionError, match=words):

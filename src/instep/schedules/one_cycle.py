@@ -149,6 +149,8 @@ def _check_max_lr(max_lr: Any) -> None:
     if isinstance(max_lr, str):  # YAML reads 1e-3 as one
         raise DescriptionError(f"max_lr={max_lr!r} is text; use a number above 0.")
     peaks = max_lr if isinstance(max_lr, Sequence) else [max_lr]
+    if None in peaks:
+        raise DescriptionError("max_lr=None is no learning rate; a range test without a suggestion says why in its `reason`.")
     if not peaks or not all(0 < peak < math.inf for peak in peaks):
         raise DescriptionError(f"max_lr={max_lr} is no learning rate to rise to; use a number above 0.")
 

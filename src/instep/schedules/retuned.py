@@ -1,6 +1,8 @@
 """A schedule at another learning rate, for a run that has not begun."""
 
+import math
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 from torch import Tensor
@@ -18,6 +20,7 @@ def retuned(schedule: Any, optimizer: Optimizer, lr: float) -> Any:
 
     What the groups start from is written into the optimizer; they keep their ratios, and the largest gets `lr` itself.
     """
+    _check_lr(lr)
     if isinstance(schedule, OneCycle):
         if not isinstance(schedule.max_lr, int | float):
             raise DescriptionError(
@@ -42,3 +45,10 @@ def retuned(schedule: Any, optimizer: Optimizer, lr: float) -> Any:
         if "initial_lr" in group:
             group["initial_lr"] = own
     return schedule
+
+
+def _check_lr(lr: Any) -> None:
+    if lr is None:
+        raise DescriptionError("lr=None is no learning rate; a range test without a suggestion says why in its `reason`.")
+    if isinstance(lr, bool) or not isinstance(lr, Real) or not 0 < float(lr) < math.inf:
+        raise DescriptionError(f"lr={lr!r} is no learning rate to train with; use a number above 0.")

@@ -5,16 +5,18 @@ micro-batch to use is for whoever reads it to say.
 """
 
 import json
+import math
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Literal, get_args
 
 from instep.errors import DescriptionError, InstepError
 from instep.records import Done
 from instep.report.numbers import many, size
 from instep.report.table import columns, wrapped
-from instep.sizes import require_whole
+from instep.sizes import needs_two, require_whole
 from instep.tuning import pace, resident, trying
 from instep.tuning.footprint import Footprint
 from instep.tuning.measuring import Measuring
@@ -176,6 +178,10 @@ def _budget(memory_bytes: float | None) -> tuple[float, str]:
 def _checked(run: Rehearsal, memory_bytes: float | None, margin: float, most: int | None, how: str) -> How:
     if most is not None:
         require_whole("most", most, least=1)
+        if most == 1 and needs_two(run.model):
+            raise DescriptionError("most=1 leaves one sample, and the model has BatchNorm, which needs two; use most=2 or more.")
+    if memory_bytes is not None:
+        _check_memory(memory_bytes)
     if not 0 <= margin < 1:
         raise DescriptionError(
             f"margin={margin} is no share of the memory to leave free; use one from 0 to below 1, such as 0.1."
@@ -190,9 +196,13 @@ def _checked(run: Rehearsal, memory_bytes: float | None, margin: float, most: in
         raise DescriptionError(
             f"memory_bytes={memory_bytes:g} is for a CPU; on {run.device} the memory is what there is: use margin=."
         )
-    if memory_bytes is not None and not memory_bytes > 0:
-        raise DescriptionError(f"memory_bytes={memory_bytes:g} holds nothing; use for example memory_bytes=8e9 for 8 GB.")
     return chosen
+
+
+def _check_memory(memory_bytes: object) -> None:
+    if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, Real) or not 0 < float(memory_bytes) < math.inf:
+        said = memory_bytes if isinstance(memory_bytes, Real) else repr(memory_bytes)
+        raise DescriptionError(f"memory_bytes={said} is no size of a memory; use for example memory_bytes=8e9 for 8 GB.")
 
 
 def _composition(footprint: Footprint) -> list[str]:

@@ -20,6 +20,9 @@ from instep.tuning.rehearsal import Rehearsal
 from instep.tuning.sweep import Growth, peak_momentum
 
 Mode = Literal["min", "max"]
+MAKES_CYCLES = (
+    "fit_cycles() needs a function that makes a OneCycle of a learning rate: schedule=lambda lr: OneCycle(lr, pct_start=0.5)."
+)
 
 
 @dataclass(frozen=True)
@@ -95,12 +98,17 @@ class CycleOptions:
             raise DescriptionError(f"min_delta={self.min_delta} is no least gain; use 0 or a number above it.")
         Growth(self.low, self.high, self.steps)
         require_whole("repeats", self.repeats, least=1)
-        made: object = self.schedule(1.0)
-        if not isinstance(made, OneCycle):
-            raise DescriptionError(
-                f"schedule= made a {type(made).__name__}; fit_cycles() needs a function that makes a OneCycle of a learning "
-                "rate: schedule=lambda lr: OneCycle(lr, pct_start=0.5)."
-            )
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        given: object = self.schedule
+        if not callable(given):
+            raise DescriptionError(f"schedule= is a {type(given).__name__}; {MAKES_CYCLES}")
+        made = [given(lr) for lr in (1.0, 2.0)]
+        if not isinstance(made[0], OneCycle):
+            raise DescriptionError(f"schedule= made a {type(made[0]).__name__}; {MAKES_CYCLES}")
+        if made[0] == made[1]:
+            raise DescriptionError(f"schedule= made the same cycle of two learning rates; {MAKES_CYCLES}")
 
     def deciding(self) -> dict[str, Any]:
         """What a cycle that was begun depends on. How many there are to be may change from one process to the next."""

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from instep.errors import DescriptionError
 from instep.sizes import require_whole
 from instep.tuning import drawing, textplot
 from instep.tuning.curve import Curve, merged
@@ -138,6 +139,8 @@ def find_lr(
     """
     growth = Growth(low, high, steps, mode, smoothing, stop_factor)
     require_whole("repeats", repeats, least=1)
+    if momentum is not None and not 0 <= momentum < 1:
+        raise DescriptionError(f"momentum={momentum} is none to test with; use a number from 0 to below 1, such as 0.85.")
     require_one_optimizer(run)
     curves = []
     for repeat in range(repeats):

@@ -2,18 +2,22 @@
 
 import copy
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 
 from instep.data.loader import Batch, Loader
 from instep.data.pieces import piece
+from instep.overflow import Overflow
 from instep.player import Player
 from instep.records import Done
+from instep.sizes import Sizes
+from instep.update import UpdateCycle
 
-Spans = Callable[[int], list[tuple[int, int]]]  # where the micro-batches of a batch of so many samples begin and end
 
-
-def rehearsed(player: Player, loader: Loader, start: int, spans: Spans) -> Generator[Done, None, None]:
+def rehearsed(player: Player, loader: Loader, start: int, sizes: Sizes | None, overflow: Overflow) -> Generator[Done, None, None]:
     """The player's updates from step `start` on, without end; `loader` is one of its own, and closed at the end.
+
+    Batches are cut by `sizes`, and finer where the run does that to what does not fit in memory. Without `sizes` each is one
+    micro-batch, and an error is the caller's.
 
     The schedule is not asked. The cycle is a copy with flags of its own: on an accelerator a loss that is not finite is noticed
     one update late, and what a rehearsal left must not stop the run.
@@ -22,18 +26,29 @@ def rehearsed(player: Player, loader: Loader, start: int, spans: Spans) -> Gener
     try:
         for step, batch in enumerate(_from(loader, start), start):
             player.step = step
-            own = spans(batch.samples)
-            begin = own[0][0] if own else 0  # other processes may have what stands before
-            pieces = [(first, piece(batch.data, first - begin, last - begin)) for first, last in own]
-            yield cycle.run(pieces, player.objective)
+            if sizes is None:
+                yield cycle.run([(0, batch.data)], player.objective)
+                continue
+            done, sizes = _fitted(cycle, player, batch, sizes, overflow)
+            yield done
     finally:
         player.step = step_before
         loader.close()
 
 
-def whole(samples: int) -> list[tuple[int, int]]:
-    """A batch that is not split."""
-    return [(0, samples)]
+def _fitted(cycle: UpdateCycle, player: Player, batch: Batch, sizes: Sizes, overflow: Overflow) -> tuple[Done, Sizes]:
+    """An update, and the sizes with which it fits in memory."""
+    if overflow.splits:
+        overflow.keep(player)
+    while True:
+        try:
+            own = sizes.spans(batch.samples)
+            begin = own[0][0] if own else 0  # other processes may have what stands before
+            pieces = ((first, piece(batch.data, first - begin, last - begin)) for first, last in own)
+            return cycle.run(pieces, player.objective), sizes
+        except (RuntimeError, MemoryError) as error:
+            sizes = overflow.finer(error, sizes, batch, player)
+        overflow.begin_again(player)  # where the error, and all that its frames hold, is gone
 
 
 def _from(loader: Loader, start: int) -> Iterator[Batch]:
