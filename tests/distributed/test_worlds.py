@@ -8,7 +8,7 @@ import torch
 
 from distributed.conftest import Made
 from distributed.recorded import recorded
-from distributed.runs import EXACT, everything_on
+from distributed.runs import EXACT, everything_on, trainer
 from instep import Trainer
 
 Worlds = Callable[[int], Made]
@@ -137,7 +137,7 @@ def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worl
 
 @both
 def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
-    from distributed.slips import range_test, trainer
+    from distributed.slips import range_test
 
     first, *others = world(size)["range_test"]
     close(first["losses"], range_test(0, 1, world(size).folder)["losses"], 1e-6)
@@ -148,11 +148,11 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
 @both
 def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
     made = world(size)
-    trainer = everything_on(2)
-    trainer.set_folder(made.folder / "half")
-    trainer.fit()
-    assert trainer.resumed_from == 3
-    close(dict(trainer.model.state_dict()), alone(everything_on, 2 * size)["weights"])
+    resumed = everything_on(2)
+    resumed.set_folder(made.folder / "half")
+    resumed.fit()
+    assert resumed.resumed_from == 3
+    close(dict(resumed.model.state_dict()), alone(everything_on, 2 * size)["weights"])
 
 
 @both
