@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/order.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/checkpoint.py
+	$(BIN)/torchrun --nproc-per-node 2 benchmarks/processes.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

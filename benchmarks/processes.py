@@ -1,8 +1,8 @@
 """What many processes cost: two processes of the Trainer against two of plain DistributedDataParallel, written by hand.
 
-An MLP 784-1024-1024-10, batches of 256 over both processes, one thread each. Both run in the same two processes and take turns, an
-epoch each, so that a slow moment of the machine hits both; the table shows medians and ratios of one run. The cost of exact counts
-is that of the one all_reduce of six numbers an update, measured by itself.
+An MLP 784-1024-1024-10, batches of 256 over both processes, one thread each. Both run in the same two processes and take turns,
+an epoch each, so that a slow moment of the machine hits both; the table shows medians and ratios of one run. The cost of exact
+counts is that of one all_reduce of nine numbers an update, measured by itself.
 
     torchrun --nproc-per-node 2 benchmarks/processes.py [--rounds 9]
 """

@@ -64,4 +64,4 @@ def test_any_number_of_processes_gives_the_gradient_of_one(task: Task, n: int, p
         expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         assert float((found - expected).abs().max()) <= 1e-12 * max(largest, 1.0)
     assert count == float(whole.count)
-    assert loss == pytest.approx(float(whole.value), rel=1e-12)
+    assert loss == pytest.approx(whole.value.item(), rel=1e-12)
