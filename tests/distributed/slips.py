@@ -210,4 +210,4 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     )
 }  # fmt: skip
 # What loses a process is the end of a world.
-LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: hung, 3: checkpoint_error}
+LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: checkpoint_error, 3: hung}

@@ -1,5 +1,6 @@
 """Two and three real processes: what each of them saw, against one."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -178,16 +179,20 @@ def test_what_rank_0_cannot_do_is_raised_on_all(size: int, world: Worlds) -> Non
 
 
 def test_a_hung_process_ends_in_an_error(world: Worlds) -> None:
-    waiting, hanging = world(2)["hung"]
-    assert waiting["said"].startswith("PeerError: rank 0 of 2 lost another process after 1 updates: it ended, or gave no answer")
-    assert waiting["seconds"] < 60
-    assert not waiting["open"]
+    """In a group that the script opened, which stays open."""
+    *waiting, hanging = world(3)["hung"]
+    for rank, one in enumerate(waiting):
+        assert one["said"].startswith(
+            f"PeerError: rank {rank} of 3 lost another process after 1 updates: it ended, or gave no answer"
+        )
+        assert one["seconds"] < 60
+        assert one["open"]
     assert hanging["said"] == "nothing"
 
 
 def test_an_error_of_rank_0_reaches_the_others(world: Worlds) -> None:
-    first, *others = world(3)["checkpoint_error"]
+    first, other = world(2)["checkpoint_error"]
     assert first["said"].startswith("CheckpointError:")
-    for other in others:
-        assert other["said"].startswith("PeerError:")
-    assert any("which says: rank 0: CheckpointError" in other["said"] for other in others)
+    assert re.match(
+        "PeerError: rank 1 of 2 lost another process after . updates, which says: rank 0: CheckpointError", other["said"]
+    )
