@@ -38,6 +38,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/one_cycle.py
+	$(BIN)/torchrun --nproc-per-node 2 benchmarks/processes.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

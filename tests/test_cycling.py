@@ -250,9 +250,7 @@ def test_a_gan_has_no_one_learning_rate() -> None:
 
 
 def test_a_schedule_has_to_make_cycles_of_what_was_found() -> None:
-    example = (
-        r"fit_cycles\(\) needs a function that makes a OneCycle of a learning rate: schedule=lambda lr: OneCycle\(lr, "
-    )
+    example = r"fit_cycles\(\) needs a function that makes a OneCycle of a learning rate: schedule=lambda lr: OneCycle\(lr, "
     built: Any = OneCycle(0.1)
     with pytest.raises(DescriptionError, match="^schedule= is a OneCycle; " + example):
         trainer().fit_cycles(schedule=built)

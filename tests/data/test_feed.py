@@ -265,3 +265,12 @@ def test_the_workers_of_training_do_not_forbid_an_iterable_for_validation() -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [batch.data.tolist() for batch in read(loader, range(1))] == [[0, 1, 2], [3, 4]]
+
+
+def test_a_distributed_sampler_of_ones_own_is_refused() -> None:
+    class Own(DistributedSampler[int]):
+        pass
+
+    data = Squares(10)
+    with pytest.raises(DescriptionError, match="train has a Own, which gives each process other samples"):
+        feed(DataLoader(data, batch_size=3, sampler=Own(data, num_replicas=2, rank=0)))

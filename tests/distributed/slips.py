@@ -91,9 +91,9 @@ def batch_norm(rank: int, size: int, folder: Path) -> Seen:
     between: list[Tensor] = []
     for update in made.updates():
         if update.step == 2:
-            before = model[1].running_mean.clone()  # type: ignore[union-attr, operator]
+            before = model[1].running_mean.clone()  # type: ignore[operator]
             numbers = made.evaluate()
-            between = [before, model[1].running_mean.clone()]  # type: ignore[union-attr, operator]
+            between = [before, model[1].running_mean.clone()]  # type: ignore[operator]
     return {
         "notes": made.plan().notes,
         "numbers": dict(numbers),
@@ -210,4 +210,4 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     )
 }  # fmt: skip
 # What loses a process is the end of a world.
-LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: hung, 3: checkpoint_error}
+LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: checkpoint_error, 3: hung}

@@ -1,5 +1,6 @@
 """Two and three real processes: what each of them saw, against one."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from distributed.conftest import Made
 from distributed.recorded import recorded
-from distributed.runs import EXACT, everything_on
+from distributed.runs import EXACT, everything_on, trainer
 from instep import Trainer
 
 Worlds = Callable[[int], Made]
@@ -137,7 +138,7 @@ def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worl
 
 @both
 def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
-    from distributed.slips import range_test, trainer
+    from distributed.slips import range_test
 
     first, *others = world(size)["range_test"]
     close(first["losses"], range_test(0, 1, world(size).folder)["losses"], 1e-6)
@@ -148,11 +149,11 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
 @both
 def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
     made = world(size)
-    trainer = everything_on(2)
-    trainer.set_folder(made.folder / "half")
-    trainer.fit()
-    assert trainer.resumed_from == 3
-    close(dict(trainer.model.state_dict()), alone(everything_on, 2 * size)["weights"])
+    resumed = everything_on(2)
+    resumed.set_folder(made.folder / "half")
+    resumed.fit()
+    assert resumed.resumed_from == 3
+    close(dict(resumed.model.state_dict()), alone(everything_on, 2 * size)["weights"])
 
 
 @both
@@ -178,16 +179,20 @@ def test_what_rank_0_cannot_do_is_raised_on_all(size: int, world: Worlds) -> Non
 
 
 def test_a_hung_process_ends_in_an_error(world: Worlds) -> None:
-    waiting, hanging = world(2)["hung"]
-    assert waiting["said"].startswith("PeerError: rank 0 of 2 lost another process after 1 updates: it ended, or gave no answer")
-    assert waiting["seconds"] < 60
-    assert not waiting["open"]
+    """In a group that the script opened, which stays open."""
+    *waiting, hanging = world(3)["hung"]
+    for rank, one in enumerate(waiting):
+        assert one["said"].startswith(
+            f"PeerError: rank {rank} of 3 lost another process after 1 updates: it ended, or gave no answer"
+        )
+        assert one["seconds"] < 60
+        assert one["open"]
     assert hanging["said"] == "nothing"
 
 
 def test_an_error_of_rank_0_reaches_the_others(world: Worlds) -> None:
-    first, *others = world(3)["checkpoint_error"]
+    first, other = world(2)["checkpoint_error"]
     assert first["said"].startswith("CheckpointError:")
-    for other in others:
-        assert other["said"].startswith("PeerError:")
-    assert any("which says: rank 0: CheckpointError" in other["said"] for other in others)
+    assert re.match(
+        "PeerError: rank 1 of 2 lost another process after . updates, which says: rank 0: CheckpointError", other["said"]
+    )

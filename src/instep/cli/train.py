@@ -6,8 +6,9 @@ A learning rate that --find-lr found is kept in `run.json`: a run that goes on h
 import contextlib
 import json
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ from instep.report.numbers import duration, number, rate
 from instep.report.plan import render
 from instep.trainer import Trainer
 
+_STARTED = "INSTEP_PROCESSES"  # set in those that were started for --processes
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
@@ -46,6 +48,14 @@ class Own:
     """Show progress, whatever build says."""
     no_progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Show no progress."""
+    processes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one, without torchrun)")] = None
+    """Train on so many processes of this machine: the same training. torchrun starts them."""
+    nodes: Annotated[str, tyro.conf.arg(metavar="N", help_behavior_hint="(default: 1)")] = "1"
+    """Train on so many machines: give the same command on each."""
+    rendezvous: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT", help_behavior_hint="")] = None
+    """Where several machines meet: one of them, the same for all."""
+    max_restarts: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="(default: 0)")] = 0
+    """Start again from the newest checkpoint when a process dies, at most so many times."""
     json: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Print the final numbers as one JSON object on stdout, everything else on stderr."""
 
@@ -57,22 +67,54 @@ def run(arguments: Sequence[str]) -> int:
     prog = f"instep train {target}" if target else "instep train"
     given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
     own: Own = given.own
-    with contextlib.redirect_stdout(sys.stderr) if own.json else contextlib.nullcontext():
+    if _asks_for_processes(own) and _STARTED not in os.environ:
+        return _spread(own, arguments)
+    with _where_rank_0_speaks(own):
         trainer = _built(found, given, options)
         _set_lr(trainer, own)
         numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
-    if own.json:
+    if own.json and trainer.rank == 0:
         print(json.dumps(numbers))
     return 0
+
+
+def _asks_for_processes(own: Own) -> bool:
+    if own.processes is None and (own.nodes != "1" or own.rendezvous is not None or own.max_restarts):
+        raise WrongUse("--nodes, --rendezvous and --max-restarts go with --processes, the number of them on each machine.")
+    return own.processes is not None
+
+
+def _spread(own: Own, arguments: Sequence[str]) -> int:
+    """The same command in every process, under torchrun."""
+    from instep.distributed.launch import Launch, launched
+
+    assert own.processes is not None
+    launch = Launch(own.processes, own.nodes, own.rendezvous, own.max_restarts)
+    os.environ[_STARTED] = "1"
+    try:
+        return launched(launch, ["train", *arguments])
+    finally:
+        del os.environ[_STARTED]
+
+
+@contextlib.contextmanager
+def _where_rank_0_speaks(own: Own) -> Iterator[None]:
+    """Other processes write to nowhere; with --json everything but the numbers goes to stderr."""
+    with contextlib.ExitStack() as stack:
+        if os.environ.get("RANK", "0") != "0":
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        elif own.json:
+            stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        yield
 
 
 def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The FILE and the options. Only options of the command itself may stand before it: build's are not known without it."""
     index = 0
     while index < len(arguments) and (name := arguments[index].replace("_", "-")).startswith("-"):
-        if name == "--folder":
+        if name in _VALUED:
             index += 1  # its value
-        elif name not in _FLAGS and not name.startswith("--folder="):
+        elif name not in _FLAGS and name.partition("=")[0] not in _VALUED:
             break
         index += 1
     else:
@@ -84,6 +126,7 @@ def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(arguments)
 
 
+_VALUED = ("--folder", "--processes", "--nodes", "--rendezvous", "--max-restarts")
 _FLAGS = ("-h", "--help", "--fresh", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
@@ -139,7 +182,8 @@ def _tried(trainer: Trainer) -> dict[str, Any]:
 
 def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     assert trainer.folder is not None
-    if own.fresh and (moved := aside.move_aside(trainer.folder)):
+    is_first_start = trainer.rank == 0 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
+    if own.fresh and is_first_start and (moved := aside.move_aside(trainer.folder)):
         print(f"the old run is now {moved}\n")
     plan = trainer.plan()
     # Progress says the notes itself. Flushed, so that the plan stands before what progress writes to stderr.

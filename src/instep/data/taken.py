@@ -104,4 +104,9 @@ def _sampler(loader: "DataLoader[Any]", given: Any, name: str) -> tuple[Any, boo
         return None, False
     if type(given) is DistributedSampler:
         return None, given.shuffle
+    if isinstance(given, DistributedSampler):
+        raise DescriptionError(
+            f"{name} has a {type(given).__name__}, which gives each process other samples; pass the data and sampler=, and the "
+            "processes share every batch by themselves."
+        )
     return given, True

@@ -6,10 +6,7 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from instep.device import readable
 from instep.interrupt import SIGNALS, Interrupt
-
-_LENGTH = 1 + len(SIGNALS)  # whether a gradient is lacking, and each signal
 
 
 class Stopping:
@@ -17,7 +14,6 @@ class Stopping:
 
     def __init__(self) -> None:
         self._interrupt: AgreedInterrupt | None = None
-        self._unread: Tensor | None = None  # of the update before, on an accelerator
 
     def interrupt(self) -> "AgreedInterrupt":
         """Notes signals to this process; its `signal` is what all processes know of."""
@@ -25,19 +21,15 @@ class Stopping:
         return self._interrupt
 
     def told(self, lacking: bool) -> Tensor:
+        """Whether a gradient is lacking here, and each signal."""
         asked = None if self._interrupt is None else self._interrupt.noted
         return torch.tensor([float(lacking), *(float(asked == number) for number in SIGNALS)], dtype=torch.float64)
 
-    def take(self, told: Tensor) -> bool:
-        """Whether some process lacks a gradient. On an accelerator signals are read one update late, so that nobody waits."""
-        if readable(told):
-            lacking, *signals = told.tolist()
-            self._agree(signals)
-            return bool(lacking)
-        before, self._unread = self._unread, told[1:].to("cpu", non_blocking=True)
-        if before is not None:
-            self._agree(before.tolist())
-        return bool(told[0].item())
+    def take(self, told: list[float]) -> bool:
+        """Whether some process lacks a gradient; notes the signals that some process has heard."""
+        lacking, *signals = told
+        self._agree(signals)
+        return bool(lacking)
 
     def _agree(self, signals: list[float]) -> None:
         heard = [number for number, count in zip(SIGNALS, signals, strict=True) if count]

@@ -36,6 +36,7 @@ class Turn:
         self._parameters: list[Tensor] = []
         self._versions: list[int | None] = []  # of the gradients before the last backward
         self._wrapped: DistributedDataParallel | None = None
+        self._flags_apart = device.type != "cpu" and world.reaches_hosts
 
     def begin(self, optimizer: Optimizer) -> SharedSums:
         """Before the first forward of a cycle; what is trained may have changed since the last one."""
@@ -62,11 +63,19 @@ class Turn:
         ]
 
     def exchange(self, sums: SharedSums, lacking: set[Tensor], *, stop_on_bad: bool) -> None:
-        """Counts, losses and flags of all processes: one all_reduce an update. `lacking` have no gradient here at all."""
-        told = torch.cat([sums.told(self._device), self._stopping.told(bool(lacking)).to(self._device)])
-        self._world.summed(told)
-        sums.take(told[:LENGTH], self._world.size)
-        if self._stopping.take(told[LENGTH:]):
+        """Counts, losses and flags of all processes: one all_reduce an update. `lacking` have no gradient here at all.
+
+        On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
+        """
+        numbers, flags = sums.told(self._device), self._stopping.told(bool(lacking))
+        if self._flags_apart:
+            self._world.summed(numbers)
+            self._world.summed(flags)
+        else:
+            told = self._world.summed(torch.cat([numbers, flags.to(self._device)]))
+            numbers, flags = told[:LENGTH], told[LENGTH:]
+        sums.take(numbers, self._world.size)
+        if self._stopping.take(flags.tolist()):
             self._leave_unused(lacking)
         if stop_on_bad and sums.bad_on_host:
             raise self._not_finite(sums)

@@ -41,6 +41,11 @@ class World:
         """Whether this is the process that speaks and writes."""
         return self.rank == 0
 
+    @property
+    def reaches_hosts(self) -> bool:
+        """Whether what is in the host's memory can be exchanged, beside what is on the devices."""
+        return "cpu:" in str(dist.get_backend_config())
+
     def device(self) -> torch.device | None:
         """The device of this process on its machine; None where there is no accelerator with one for each."""
         if not torch.accelerator.is_available():
