@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from instep.distributed.meeting import met
 from instep.errors import DescriptionError, InstepError, Notice, PeerError
 
 T = TypeVar("T")
@@ -192,8 +193,9 @@ def _opened(rank: int, size: int, timeout_s: float) -> World:
         if not _stores:
             _stores.append(next(rendezvous("env://", rank, size, timeout=timeout))[0])
         _times_opened += 1
-        # A prefix of its own: what a group that was closed left in the store would lead this one astray.
-        store = PrefixStore(f"instep/{_times_opened}", _stores[0])
+        # A prefix of its own: what a group that was closed, or a start that failed, left in the store would lead this one astray.
+        word = met(PrefixStore(f"instep/{_times_opened}", _stores[0]), rank, size, timeout)
+        store = PrefixStore(f"instep/{word}", _stores[0])
         store.set_timeout(timeout)
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
