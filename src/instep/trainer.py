@@ -25,6 +25,7 @@ from instep.data.position import Collate, Transform
 from instep.data.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
+from instep.doctor.house_call import watching
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS
@@ -54,7 +55,7 @@ from instep.wiring import loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
-    "self", "model", "optimizer", "train", "valid", "folder", "progress",
+    "self", "model", "optimizer", "train", "valid", "folder", "progress", "doctor",
     "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes",
 }  # fmt: skip
 
@@ -131,12 +132,14 @@ class Trainer:
         on_nonfinite: OnNonFinite = "stop",
         log_every: int = 50,
         progress: bool | None = None,
+        doctor: bool = False,
     ) -> None:
         settings = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
         model = as_module(model)
         self.seed = keys.check_seed(seed)
         self.folder: Path | None = None if folder is None else Path(folder)
         self._logbook: Logbook
+        self._doctor = doctor
         placed = choose(device)
         self.device = placed.device
         loading = Loading(
@@ -318,7 +321,7 @@ class Trainer:
         state, self._running = "failed", True
         try:
             self._open(notices)
-            with self._computing.algorithms():
+            with watching(self._doctor), self._computing.algorithms():
                 for batch in self._remaining():
                     self._torn = True  # until the update is made and said
                     played = []
