@@ -11,11 +11,14 @@ ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
     errors records keys memory data device counts objective sums interrupt distributed metrics schedules optim update player
-    modes computing evaluate monitor history report description changes lock folder checkpoint buffers sizes overflow window tally
-    logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer previewing recipes cli
+    modes computing evaluate monitor history report doctor description changes lock folder checkpoint buffers sizes overflow
+    window tally logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer previewing recipes
+    cli
 """.split()  # noqa: SIM905
-# The doctor and the front door look at everything or nothing, and are said apart.
+# The front door looks at everything, and is said apart.
 OUTSIDE = {"__init__"}
+# The doctor looks at strangers' scripts, and knows next to nothing of ours.
+DOCTOR = {"doctor", "errors", "records", "report"}
 
 
 def room_of(path: Path) -> str:
@@ -47,6 +50,11 @@ def test_a_room_imports_only_from_those_above_it(path: Path) -> None:
     assert room in ROOMS, f"{room} is a new room: say in this test where it stands"
     below = {other for other in imported_rooms(path) - {room} if ROOMS.index(other) > ROOMS.index(room)}
     assert not below, f"{path.name} imports from below: {sorted(below)}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "doctor").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_doctor_knows_nobody(path: Path) -> None:
+    assert imported_rooms(path) <= DOCTOR
 
 
 def test_the_reader_of_imports_sees_them(tmp_path: Path) -> None:

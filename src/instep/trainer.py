@@ -32,6 +32,7 @@ from instep.device import choose
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
 from instep.distributed.state import take_from_first
 from instep.distributed.world import World, enter
+from instep.doctor.house_call import watching
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS
@@ -67,9 +68,8 @@ from instep.wiring import load_init, loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
-    "self", "model", "optimizer", "train", "valid", "folder", "progress",
-    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow", "processes",
-    "timeout_s",
+    "self", "model", "optimizer", "train", "valid", "folder", "progress", "doctor", "processes", "timeout_s",
+    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
 }  # fmt: skip
 
 
@@ -149,12 +149,14 @@ class Trainer:
         on_overflow: OnOverflow = "raise",
         log_every: int = 50,
         progress: bool | None = None,
+        doctor: bool = False,
     ) -> None:
         settings = {name: value for name, value in locals().items() if name not in _NO_SETTINGS}
         model = as_module(model)
         self.seed = keys.check_seed(seed)
         self.folder: Path | None = None if folder is None else Path(folder)
         self._logbook: Logbook
+        self._doctor = doctor
         world = enter(processes, timeout_s=timeout_s)
         self.rank, self.processes = (0, 1) if world is None else (world.rank, world.size)
         placed = choose(device) if world is None or device != "auto" else placed_in(world)
@@ -434,7 +436,7 @@ class Trainer:
         state, self._running, splits = "failed", True, self._overflow.splits
         try:
             self._open(notices)
-            with self._computing.algorithms():
+            with watching(self._doctor), self._computing.algorithms():
                 for batch in self._remaining():
                     self._torn = True  # until the update is made and said
                     played = []

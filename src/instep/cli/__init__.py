@@ -15,6 +15,7 @@ COMMANDS = {
     "export": "write the model of a run as a .pt2 that needs no code of yours",
     "find-lr": "find a learning rate for what a file describes",
     "find-batch": "find the largest micro-batch that fits in memory",
+    "doctor": "watch a training script and name its mistakes",
     "preview": "show what the model will really see of the data",
     "init": "write a commented file to start from",
     "show": "show one run",
@@ -31,6 +32,7 @@ usage: instep COMMAND [options…]
 
   instep train            trains on handwritten digits that come with Instep
   instep train my.py      trains what build() in my.py describes
+  instep doctor my.py     runs any PyTorch training and says what is wrong with it
   instep COMMAND --help   what a command takes
   instep --version        which Instep this is"""
 

@@ -1,0 +1,148 @@
+"""`instep doctor SCRIPT.py ARGS…`: runs somebody's training unchanged and names its mistakes.
+
+The doctor's own options stand before the script; what follows is the script's. Nothing here imports torch.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from instep.cli.border import WrongUse
+from instep.doctor.catalogue import CATALOGUE, FAMILIES
+from instep.doctor.settings import Settings, from_pyproject, known
+
+USAGE = """\
+usage: instep doctor [options] SCRIPT.py [ARGS…]
+       instep doctor [options] -m MODULE [ARGS…]
+       instep doctor --list
+       instep doctor --explain ID
+
+Run a training script unchanged, watch it, and say what is wrong with it: the mistake by name, the evidence, the line, the fix.
+The script's arguments, output, exit code and weights stay what they are.
+
+options, before the script:
+  --json FILE            write the findings there as they appear
+  --sarif FILE           the same for code-review tools
+  --fail-on error|warning  exit with 3 where there is such a finding (a warning: or worse)
+  --ignore ID            leave this finding out; may be given several times
+  --strict               count hints as warnings, and ask for fewer occasions before speaking
+  --no-probes            never run a model's forward once more, on copies, to see what influences what
+  --list                 every finding that there is
+  --explain ID           what it means, why it matters, wrong and right code, when it is fine
+
+A line of the script that ends in `# instep: ignore[ID]` is left alone. Defaults for ignore, fail-on and strict can stand in
+[tool.instep.doctor] of pyproject.toml."""
+VALUED = ("--json", "--sarif", "--fail-on", "--ignore", "--explain")
+FLAGS = ("--strict", "--no-probes", "--list", "--help", "-h")
+
+
+@dataclass
+class Given:
+    """What stood on the command line."""
+
+    values: dict[str, list[str]] = field(default_factory=dict)
+    flags: set[str] = field(default_factory=set)
+    target: str | None = None
+    module: bool = False
+    arguments: list[str] = field(default_factory=list)
+
+    def last(self, name: str) -> str | None:
+        return self.values[name][-1] if name in self.values else None
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Watch a script, or teach; returns the script's exit code, or 3 where --fail-on is met."""
+    given = parse(arguments)
+    if given.flags & {"--help", "-h"}:
+        print(USAGE)
+        return 0
+    if "--list" in given.flags:
+        print(listing())
+        return 0
+    explained = given.last("--explain")
+    if explained is not None:
+        print(explanation(explained))
+        return 0
+    if given.target is None:
+        raise WrongUse("instep doctor needs a script: instep doctor train.py --epochs 3. See instep doctor --help.")
+    if not given.module and not Path(given.target).exists():
+        raise WrongUse(f"there is no file {given.target}.")
+    from instep.doctor.launch import run as launch
+
+    return launch(settings(given), given.target, given.arguments, module=given.module)
+
+
+def parse(arguments: Sequence[str]) -> Given:
+    """The doctor's options up to the script; what follows is not ours to read."""
+    given, rest = Given(), list(arguments)
+    while rest:
+        first = rest.pop(0)
+        name, equals, value = first.partition("=")
+        if first == "-m":
+            if not rest:
+                raise WrongUse("-m needs the name of a module: instep doctor -m package.train.")
+            given.target, given.module, given.arguments = rest[0], True, rest[1:]
+            break
+        if name in VALUED:
+            if not equals and not rest:
+                raise WrongUse(f"{name} needs a value. See instep doctor --help.")
+            given.values.setdefault(name, []).append(value if equals else rest.pop(0))
+        elif first in FLAGS:
+            given.flags.add(first)
+        elif first.startswith("-"):
+            raise WrongUse(
+                f"instep doctor has no option {first}; options of the script stand behind it. See instep doctor --help."
+            )
+        else:
+            given.target, given.arguments = first, rest
+            break
+    return given
+
+
+def settings(given: Given) -> Settings:
+    """From the command line, over those of pyproject.toml."""
+    assert given.target is not None
+    start = Path.cwd() if given.module else Path(given.target).resolve().parent
+    found = from_pyproject(start)
+    found["ignore"] = (*found.get("ignore", ()), *given.values.get("--ignore", ()))
+    if "--strict" in given.flags:
+        found["strict"] = True
+    if "--no-probes" in given.flags:
+        found["probes"] = False
+    if (fail_on := given.last("--fail-on")) is not None:
+        found["fail_on"] = fail_on
+    for name in ("json", "sarif"):
+        path = given.last(f"--{name}")
+        found[name] = os.path.abspath(path) if path is not None else None
+        if path is not None and not Path(path).resolve().parent.is_dir():
+            raise WrongUse(f"--{name} {path}: there is no folder {Path(path).parent}.")
+    found["roots"] = () if given.module else (str(start) + os.sep,)
+    return Settings(**found)
+
+
+def listing() -> str:
+    """Every id, by family."""
+    width = max(map(len, CATALOGUE))
+    lines = []
+    for family in FAMILIES:
+        lines += ["", family]
+        lines += [f"  {e.severity:<8}{e.id:<{width}}  {e.title}" for e in CATALOGUE.values() if e.family == family]
+    return "\n".join([*lines[1:], "", "instep doctor --explain ID tells more."])
+
+
+def explanation(id: str) -> str:
+    """The page of an id."""
+    entry = CATALOGUE[known(id)]
+    title = f"{entry.id} ({entry.severity}): {entry.title}"
+    page = entry.page or "There is no page for it yet."
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        console = Console()
+        with console.capture() as capture:
+            console.print(Markdown(f"# {title}\n\n{page}"))
+        return capture.get()
+    return f"{title}\n\n{page}"

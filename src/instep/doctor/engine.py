@@ -1,0 +1,101 @@
+"""The engine: judges the trace now and then, and says each cause once."""
+
+from collections.abc import Callable
+from typing import Any
+
+from instep.doctor.finding import Finding
+from instep.doctor.hub import Hub
+from instep.doctor.rules import all_rules
+from instep.doctor.trace import Trace
+
+Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
+
+
+class Engine:
+    """Judges after steps 3, 5, 10, 20, 50, 100, …, at the end of passes, and at the end.
+
+    `admitted` gives a finding as it counts, or None where it is not wanted; `said` hears of each that is new or has new evidence,
+    `withdrawn` of those that no longer hold.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        hub: Hub,
+        *,
+        admitted: Callable[[Finding], Finding | None] = lambda finding: finding,
+        said: Listener = lambda *_: None,
+        withdrawn: Callable[[Finding], None] = lambda _: None,
+    ) -> None:
+        self.findings: dict[str, Finding] = {}
+        self._trace, self._hub = trace, hub
+        self._admitted, self._said, self._withdrawn = admitted, said, withdrawn
+        self._rules = all_rules()
+        self._next = _milestones()
+        self._due = next(self._next)
+        self._judged_step = -1
+
+    def after_step(self, _: Any) -> None:
+        self._hub.read_late()
+        if self._trace.steps >= self._due:
+            self.judge()
+
+    def on_rest(self) -> None:
+        self._hub.alarm = min(self._hub.alarm, self._due)
+
+    def on_alarm(self) -> None:
+        """While resting, steps are not told one by one."""
+        if self._trace.steps >= self._due:
+            self.judge()
+        self.on_rest()
+
+    def on_pass_ends(self, _: Any) -> None:
+        steps = self._trace.steps
+        if steps > self._judged_step * 1.2 + 1:  # a tiny loader ends often
+            self.judge()
+
+    def judge(self) -> None:
+        """Ask every rule."""
+        steps = self._judged_step = self._trace.steps
+        while self._due <= steps:
+            self._due = next(self._next)
+        self._hub.say("on_judge")
+        for rule in self._rules:
+            try:
+                found = {finding.key: finding for finding in rule.judge(self._trace)}
+            except Exception:
+                self._hub.note_failure()
+                continue
+            if rule.revocable:
+                self._withdraw(rule.id, set(found))
+            for key, finding in found.items():
+                self._keep(key, finding)
+
+    def end(self) -> None:
+        """The last judgement."""
+        self._hub.read_late(all=True)
+        self._hub.say("on_end")
+        self._trace.ended = True
+        self.judge()
+
+    def _keep(self, key: str, finding: Finding) -> None:
+        admitted = self._admitted(finding)
+        known = self.findings.get(key)
+        if admitted is None or known == admitted:
+            return
+        self.findings[key] = admitted
+        self._said(admitted, known is None)
+
+    def _withdraw(self, id: str, still: set[str]) -> None:
+        for key, finding in list(self.findings.items()):
+            if finding.id == id and key not in still:
+                del self.findings[key]
+                self._withdrawn(finding)
+
+
+def _milestones() -> Any:
+    yield 3
+    scale = 1
+    while True:
+        yield from (5 * scale, 10 * scale, 20 * scale)
+        scale *= 10

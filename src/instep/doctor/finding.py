@@ -1,0 +1,74 @@
+"""A finding: one thing that the doctor has to say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from instep.doctor.catalogue import CATALOGUE
+
+Severity = Literal["error", "warning", "hint"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was seen, where, why it matters and what to change.
+
+    `severity` left out is the catalogue's; a rule may say less than that where it is less sure. `cause` tells two findings of
+    one id apart where they have nothing to do with each other; left out, it is `where`.
+    """
+
+    id: str
+    message: str  # one sentence with the numbers in it
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # counts, shares, values, names: what JSON can hold
+    where: str | None = None  # "file:line" in the user's source
+    why: str = ""  # one or two sentences
+    fix: str = ""  # the change to make: a line or a small diff
+    since_step: int | None = None
+    severity: Severity | None = None
+    cause: str | None = None
+    process: str = ""  # which process of several; filled in by the engine
+
+    def __post_init__(self) -> None:
+        if self.id not in CATALOGUE:
+            raise ValueError(f"{self.id!r} is not in the doctor's catalogue")
+
+    @property
+    def level(self) -> Severity:
+        """Its severity, said or from the catalogue."""
+        return self.severity or CATALOGUE[self.id].severity
+
+    @property
+    def key(self) -> str:
+        """Equal for two findings of one cause."""
+        return f"{self.id}|{self.cause or self.where or ''}"
+
+    @property
+    def page(self) -> str:
+        """Where the docs explain it."""
+        return CATALOGUE[self.id].link
+
+    def of(self, process: str) -> "Finding":
+        """The same, found in that process."""
+        return replace(self, process=process)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` holds of it."""
+        return {
+            "id": self.id,
+            "severity": self.level,
+            "message": self.message,
+            "evidence": dict(self.evidence),
+            "where": self.where,
+            "why": self.why,
+            "fix": self.fix,
+            "since_step": self.since_step,
+            "process": self.process,
+            "page": self.page,
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Finding":
+        """The finding that `as_json` gave."""
+        names = ("id", "message", "evidence", "where", "why", "fix", "since_step", "severity", "process")
+        return cls(**{name: saved[name] for name in names if name in saved})

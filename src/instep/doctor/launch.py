@@ -1,0 +1,214 @@
+"""Launching: a script runs here as if it had been started by `python`, and torch is watched from the moment it is imported.
+
+Nothing of this file imports torch: a script may want to set things up before it does. Processes that the script starts find a
+`sitecustomize` on their PYTHONPATH (`child/`) that brings them here too.
+"""
+
+import atexit
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import io
+import os
+import runpy
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize, register_after_fork
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from instep.doctor.finding import Finding
+from instep.doctor.journal import Journal
+from instep.doctor.report import one_line, render, wants_colour
+from instep.doctor.settings import Settings
+
+FOLDER, PID = "INSTEP_DOCTOR", "INSTEP_DOCTOR_PID"
+FAILED_ON, INTERRUPTED = 3, 130
+_CHILD = Path(__file__).parent / "child"
+_SETTINGS = "settings.json"
+
+
+def run(settings: Settings, target: str, arguments: Sequence[str], *, module: bool) -> int:
+    """Run a script or a module under the doctor; returns its exit code, or 3 where `fail_on` is met."""
+    with tempfile.TemporaryDirectory(prefix="instep-doctor-") as folder:
+        (Path(folder) / _SETTINGS).write_text(settings.text(), encoding="utf-8")
+        os.environ[FOLDER], os.environ[PID] = folder, str(os.getpid())
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHILD), os.environ.get("PYTHONPATH"))))
+        resident = Resident(Journal(Path(folder), settings), settings)
+        resident.journal.publish()
+        resident.settle_in()
+        try:
+            code = _run_module(target, arguments) if module else _run_script(target, arguments)
+        finally:
+            resident.leave()
+        return _close(resident, settings, code)
+
+
+def _close(resident: "Resident", settings: Settings, code: int) -> int:
+    journal = resident.journal
+    journal.publish(complete=True)
+    findings = journal.findings()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    colour, failures = wants_colour(sys.stderr), journal.failures()
+    print(render(findings, steps=journal.steps(), colour=colour, failed=len(failures)), file=sys.stderr)
+    if failures and os.environ.get("INSTEP_DOCTOR_DEBUG"):
+        print(*failures, sep="\n", file=sys.stderr)
+    return FAILED_ON if settings.fails(findings) else code
+
+
+class Resident:
+    """The doctor in this process: comes when torch does, keeps the journal, says errors at once."""
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self.journal = journal
+        self._settings = settings
+        self._visit: Any = None
+
+    def settle_in(self) -> None:
+        if "torch" in sys.modules:
+            self._begin()
+        else:
+            sys.meta_path.insert(0, _TorchFinder(self._begin))
+
+    def leave(self) -> None:
+        """The last judgement of this process."""
+        visit = self._visit
+        if visit is None:
+            return
+        if visit.trace.backwards or visit.trace.steps or os.environ.get(PID) == str(os.getpid()):
+            visit.end()
+            self.journal.closed(visit.trace.steps, visit.hub.failures)
+        else:
+            visit.leave()
+
+    def _begin(self) -> None:
+        from instep.doctor.visit import Visit
+
+        if self._visit is not None:
+            return
+        visit = Visit(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
+        try:
+            visit.begin()
+        except Exception:  # the script goes on unwatched
+            self.journal.closed(0, [traceback.format_exc()])
+            return
+        self._visit = visit
+        register_after_fork(self, Resident._end_with_child)
+
+    def _end_with_child(self) -> None:
+        """A child of multiprocessing ends without atexit."""
+        Finalize(self, self.leave, exitpriority=0)
+
+    def _said(self, finding: Finding, new: bool) -> None:
+        self.journal.found(finding)
+        if new and finding.level == "error" and self.journal.first_to_say(finding):
+            with contextlib.suppress(OSError, ValueError):
+                print(one_line(finding, colour=wants_colour(sys.stderr)), file=sys.stderr, flush=True)
+
+
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Calls `then` right after torch is imported. Stays where it is: others ask for torch's spec without importing it."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self._asking = False
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "torch" or self._asking:
+            return None
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking = False
+        loader = spec.loader if spec is not None else None
+        if loader is None or "exec_module" in vars(loader):
+            return spec
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            vars(loader).pop("exec_module", None)
+            execute(module)
+            self._then()
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def attach() -> None:
+    """In a child process: watch it too, if its parent is watched."""
+    folder = os.environ.get(FOLDER)
+    if not folder or os.environ.get(PID) == str(os.getpid()) or not (Path(folder) / _SETTINGS).is_file():
+        return
+    settings = Settings.from_text((Path(folder) / _SETTINGS).read_text(encoding="utf-8"))
+    resident = Resident(Journal(Path(folder), settings), settings)
+    resident.settle_in()
+    atexit.register(resident.leave)
+
+
+def _run_script(path: str, arguments: Sequence[str]) -> int:
+    """As `python path arguments…` does it."""
+    sys.argv = [path, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = str(Path(path).resolve().parent)
+    if not Path(path).is_file():  # a folder or an archive with a __main__.py in it
+        sys.path[0:1] = []
+        return _exit_code(lambda: runpy.run_path(path, run_name="__main__"))
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__, __cached__=None)
+    main.__spec__ = None
+    sys.modules["__main__"] = main  # and there it stays: what the script left behind may look for it
+
+    def execute() -> None:
+        with io.open_code(main.__dict__["__file__"]) as file:
+            code = compile(file.read(), main.__dict__["__file__"], "exec")
+        exec(code, main.__dict__)
+
+    return _exit_code(execute)
+
+
+def _run_module(name: str, arguments: Sequence[str]) -> int:
+    """As `python -m name arguments…` does it."""
+    sys.argv = [name, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()
+    return _exit_code(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
+
+
+def _exit_code(execute: Callable[[], object]) -> int:
+    """The exit code that Python would have ended with, after it has said what Python says."""
+    try:
+        execute()
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return (stop.code or 0) & 0xFF
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException as error:
+        error.__traceback__ = _users(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _users(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of the doctor and of runpy's way to the script."""
+    kept: list[TracebackType] = []
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        ours = name.startswith((str(Path(__file__).parent), "<instep: ", "<frozen runpy>")) or (
+            not kept and name == runpy.__file__
+        )
+        if not ours:
+            kept.append(trace)
+        trace = trace.tb_next
+    for one, following in zip(kept, [*kept[1:], None], strict=True):
+        one.tb_next = following
+    return kept[0] if kept else None

@@ -1,0 +1,247 @@
+"""Patches: functions and methods that are replaced while the doctor watches, so that calls of them become events.
+
+A patch is data, listed in `PATCHES` of a file in `watch/`. A patched function behaves as before: it passes its arguments on,
+returns what the original returns, raises what it raises, and keeps name, signature and source. Only patches that somebody
+listens to are installed. Compiled code sees the original alone.
+"""
+
+import functools
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import get_ident
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from instep.doctor.hub import Hub
+
+_MISSING = object()
+TRACERS = (
+    "torch.jit:script",
+    "torch.jit:trace",
+    "torch.jit:trace_module",
+    "torch.onnx:export",
+    "torch.export:export",
+    "torch.fx:symbolic_trace",
+)
+UNSEEN = "<instep: importlib _bootstrap>"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Calls of `targets` become the events `before_<event>` and `after_<event>`, each with a `Called`.
+
+    A target is "module:name" or "module:Class.name". With `subclasses`, the method of every subclass that has its own is
+    patched too. Calls inside another call of the same `group` (the event, unless said) stay silent: only the outermost is told.
+    What is rare, and must not be missed in a long run, is `always` told; the rest only while the doctor is awake (see
+    `attention`).
+    """
+
+    event: str
+    targets: tuple[str, ...]
+    subclasses: bool = False
+    group: str = ""
+    always: bool = False
+
+
+class Called:
+    """One call of a patched function. `result` is there after it."""
+
+    __slots__ = ("_hub", "_site", "args", "event", "function", "kwargs", "result")
+
+    def __init__(self, event: str, function: str, args: tuple[Any, ...], kwargs: dict[str, Any], hub: Hub) -> None:
+        self.event = event
+        self.function = function  # its own name, such as "cross_entropy"
+        self.args = args
+        self.kwargs = kwargs
+        self.result: Any = None
+        self._hub = hub
+        self._site: Any = _MISSING
+
+    @property
+    def site(self) -> str | None:
+        """`file:line` of the user's. Ask inside the handler: later the stack is gone."""
+        if self._site is _MISSING:
+            self._site = self._hub.locator.site(2)
+        return self._site  # type: ignore[no-any-return]
+
+    def argument(self, index: int, name: str, default: Any = None) -> Any:
+        """An argument, by place or by name; `self` of a method is the argument 0."""
+        if len(self.args) > index:
+            return self.args[index]
+        return self.kwargs.get(name, default)
+
+
+class Replaced(NamedTuple):
+    """A name that stands for a wrapper now."""
+
+    owner: Any
+    name: str
+    original: Any
+    wrapper: Any
+    always: bool
+
+
+class Patches:
+    """What is installed now. `remove` puts everything back as it was."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._installed: list[Replaced] = []
+        self._depths: dict[str, list[int]] = {}
+
+    def install(self, patches: Iterable[Patch]) -> None:
+        for patch in patches:
+            before, after = (self._hub.listeners(f"{when}_{patch.event}") for when in ("before", "after"))
+            if before or after:
+                self._replace(patch)
+
+    def rebind(self, is_users: Callable[[str], bool]) -> None:
+        """Replace the names that the user's modules have imported already (`from torch.nn.functional import cross_entropy`)."""
+        known = {id(each.original): each for each in self._installed if not isinstance(each.owner, type)}
+        for module in list(sys.modules.values()):
+            if not isinstance(module, ModuleType) or not is_users(getattr(module, "__file__", None) or ""):
+                continue
+            for name, value in list(vars(module).items()):
+                if (each := known.get(id(value))) is not None:
+                    setattr(module, name, each.wrapper)
+                    self._installed.append(each._replace(owner=module, name=name))
+
+    def suspend(self) -> None:
+        """Tracers and compilers of TorchScript read the functions themselves: let them find the originals."""
+        for target in TRACERS:
+            module, _, name = target.partition(":")
+            if module in sys.modules and hasattr(sys.modules[module], name):
+                owner = sys.modules[module]
+                original = getattr(owner, name)
+                wrapper = self._untouched(original)
+                setattr(owner, name, wrapper)
+                self._installed.append(Replaced(owner, name, original, wrapper, True))
+
+    def _untouched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        hub = self._hub
+
+        looks_up = original.__name__ == "script"  # it reads names in the frame of its caller, which is now one further up
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if looks_up and len(args) < 3:
+                kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
+            if hub.busy:
+                return original(*args, **kwargs)
+            others = [each for each in self._installed if vars(each.owner).get(each.name) is each.wrapper]
+            hub.close()
+            for each in others:
+                setattr(each.owner, each.name, each.original)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                for each in others:
+                    setattr(each.owner, each.name, each.wrapper)
+                hub.open()
+
+        return _unseen(wrapper)
+
+    def remove(self) -> None:
+        for each in reversed(self._installed):
+            if vars(each.owner).get(each.name) is each.wrapper:  # else somebody has put theirs on top; ours is silent by now
+                setattr(each.owner, each.name, each.original)
+            if _is_inherited(each):
+                delattr(each.owner, each.name)
+        self._installed.clear()
+
+    def on_rest(self) -> None:
+        """What is not heard need not be wrapped: even passing a call on costs a microsecond."""
+        for each in self._installed:
+            if not each.always and vars(each.owner).get(each.name) is each.wrapper:
+                setattr(each.owner, each.name, each.original)
+
+    def on_wake(self) -> None:
+        for each in self._installed:
+            if not each.always and vars(each.owner).get(each.name) is each.original:
+                setattr(each.owner, each.name, each.wrapper)
+
+    def _replace(self, patch: Patch) -> None:
+        wrappers: dict[int, Any] = {}  # one for all names of a function
+        for owner, name in _places(patch):
+            original = vars(owner).get(name) or getattr(owner, name)
+            if any(done.owner is owner and done.name == name for done in self._installed):
+                if patch.subclasses:
+                    continue  # a subclass with a patch of its own
+                raise ValueError(f"{name} of {owner} is patched twice; listen to the event of the first patch instead")
+            wrapper = wrappers.get(id(original))
+            if wrapper is None:
+                wrapper = wrappers[id(original)] = self._wrapped(original, name, patch)
+            setattr(owner, name, wrapper)
+            self._installed.append(Replaced(owner, name, original, wrapper, patch.always))
+
+    def _wrapped(self, original: Callable[..., Any], name: str, patch: Patch) -> Callable[..., Any]:
+        hub, event = self._hub, patch.event
+        before, after = hub.listeners(f"before_{event}"), hub.listeners(f"after_{event}")
+        depth = self._depths.setdefault(patch.group or event, [0])
+
+        always = patch.always
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling() or (hub.quiet and not (always and not hub.busy)) or depth[0] or get_ident() != hub.thread:
+                return original(*args, **kwargs)
+            called = Called(event, name, args, kwargs, hub)
+            depth[0] += 1
+            try:
+                if before:
+                    hub.tell(before, called)
+                result = called.result = original(*called.args, **called.kwargs)
+            finally:
+                depth[0] -= 1
+            if after:
+                hub.tell(after, called)
+            return result
+
+        return _unseen(wrapper)
+
+
+def _unseen(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """The wrapper, of a file whose frames Python leaves out when it looks for the line that a warning is about."""
+    function: Any = wrapper
+    function.__code__ = function.__code__.replace(co_filename=UNSEEN)
+    return wrapper
+
+
+def _places(patch: Patch) -> Iterator[tuple[Any, str]]:
+    """Every (module or class, name) that the patch replaces; a target that this torch does not have is left out."""
+    for target in patch.targets:
+        module, _, path = target.partition(":")
+        try:
+            owner: Any = importlib.import_module(module)
+        except ImportError:
+            continue
+        *classes, name = path.split(".")
+        for part in classes:
+            owner = getattr(owner, part, None)
+        if name in vars(owner or object) or (owner is Tensor and hasattr(owner, name)):  # most methods of Tensor are inherited
+            yield owner, name
+        if patch.subclasses and isinstance(owner, type):
+            yield from ((kind, name) for kind in _subclasses(owner) if name in vars(kind))
+
+
+def _is_inherited(each: Replaced) -> bool:
+    """Whether the owner had no such name itself, and has the original now."""
+    if not isinstance(each.owner, type) or vars(each.owner).get(each.name) is not each.original:
+        return False
+    return any(vars(base).get(each.name) is each.original for base in each.owner.__mro__[1:])
+
+
+def _subclasses(kind: type) -> list[type]:
+    found: dict[type, None] = {}
+    pending: list[type] = list(kind.__subclasses__())
+    while pending:
+        each = pending.pop()
+        if each not in found:
+            found[each] = None
+            pending += each.__subclasses__()
+    return list(found)

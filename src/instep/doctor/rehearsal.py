@@ -1,0 +1,130 @@
+"""A rehearsal: one more forward of a model, on copies of its weights and buffers, that leaves nothing changed.
+
+Runs in eval mode without gradients. Generators, modes and attributes are put back; what the model prints is not shown. A model
+whose forward might do something that cannot be put back is not rehearsed at all.
+"""
+
+import contextlib
+import dis
+import io
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+LARGEST = 50_000_000  # numbers in weights and buffers: they are copied
+# Calls in a forward that reach out of the model.
+REACHING = frozenset({
+    "open", "write", "writelines", "add_scalar", "add_image", "add_histogram", "save", "dump", "backward", "all_reduce",
+    "all_gather",
+    "all_gather_into_tensor", "reduce_scatter", "broadcast", "barrier", "send", "recv", "put", "put_nowait", "input", "system",
+    "Popen",
+    "urlopen", "sleep", "checkpoint_sequential", "log_metrics", "log_dict",
+})  # fmt: skip
+OWN = ("_parameters", "_buffers", "_modules")
+
+
+def is_safe(module: nn.Module) -> bool:
+    """Whether one more forward can be undone."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return False
+    if type(module).__module__.startswith(("torch._dynamo", "torch.nn.parallel", "torch.jit", "torch.fx")):
+        return False
+    size = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
+    return size <= LARGEST and all(_is_safe_part(part) for part in module.modules())
+
+
+def _is_safe_part(part: nn.Module) -> bool:
+    if part._forward_hooks or part._forward_pre_hooks or isinstance(part, torch.jit.ScriptModule):
+        return False
+    for name, value in vars(part).items():
+        if isinstance(value, torch.Generator) or (isinstance(value, Tensor) and name not in OWN and value._version > 0):
+            return False
+    if type(part).__module__.startswith("torch.nn."):
+        return True
+    code = getattr(type(part).forward, "__code__", None)
+    if code is None:
+        return False
+    if REACHING & set(code.co_names):
+        return False
+    return not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+
+
+class Rehearsal:
+    """`with Rehearsal(module) as play: play(args, kwargs)`; each play starts from the same random numbers."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._state = {name: tensor.detach() for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "Rehearsal":
+        self._generators = _generators()
+        self._stack.enter_context(torch.no_grad())
+        self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        self._stack.enter_context(_kept(self._module))
+        for part in self._module.modules():
+            part.training = False
+        return self
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        _restore(self._generators)
+        copies = {name: tensor.clone() for name, tensor in self._state.items()}
+        return functional_call(self._module, copies, args, kwargs)
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        _restore(self._generators)
+
+
+@contextlib.contextmanager
+def _kept(module: nn.Module) -> Iterator[None]:
+    """Puts back every attribute of a module and its parts, modes among them, and the contents of its lists and dictionaries."""
+    saved = [(part, dict(vars(part)), _contents(part)) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes, contents in saved:
+            here = vars(part)
+            for name in [name for name in here if name not in attributes]:
+                del here[name]
+            here.update(attributes)
+            for container, content in contents:
+                _refill(container, content)
+
+
+def _contents(part: nn.Module) -> list[tuple[Any, Any]]:
+    kinds = (list, dict, set, deque)
+    return [(value, value.copy()) for name, value in vars(part).items() if isinstance(value, kinds) and name not in OWN]
+
+
+def _refill(container: Any, content: Any) -> None:
+    kept = len(container) == len(content) and all(a is b for a, b in zip(container, content, strict=False))
+    if kept and (not isinstance(container, dict) or all(container[key] is content[key] for key in content)):
+        return
+    container.clear()
+    if isinstance(container, (list, deque)):
+        container.extend(content)
+    else:
+        container.update(content)
+
+
+def _generators() -> tuple[Any, ...]:
+    numpy = sys.modules.get("numpy")
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+    return torch.get_rng_state(), devices, random.getstate(), numpy.random.get_state() if numpy is not None else None
+
+
+def _restore(state: tuple[Any, ...]) -> None:
+    host, devices, python, numpy_state = state
+    torch.set_rng_state(host)
+    if devices is not None:
+        torch.cuda.set_rng_state_all(devices)
+    random.setstate(python)
+    if numpy_state is not None:
+        sys.modules["numpy"].random.set_state(numpy_state)

@@ -1,0 +1,103 @@
+"""Rules about accumulation: several backwards for one step."""
+
+import itertools
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.cycles import CyclePart
+from instep.doctor.watch.loaders import Loaders
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+
+
+def _stepping(trace: Trace) -> list[OptimizerRecord]:
+    return [optimizer for optimizer in trace.part(Optimizers) if optimizer.totals.get("fresh", 0) >= 3]
+
+
+@rule("accumulation-not-divided")
+def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
+    """Steps on the sum of several micro-batches' mean losses."""
+    for optimizer in _stepping(trace):
+        cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
+        if cycles is None or cycles.undivided < 3 or cycles.undivided < 0.6 * optimizer.steps:
+            continue
+        if cycles.sampled and cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
+            continue  # divided by hand, or written anew
+        if not trace.batches and (len(trace.part(Optimizers).all) > 1 or cycles.undivided < 5):
+            continue  # real and fake of a GAN, perhaps
+        size, site = cycles.sizes.most_common(1)[0][0], cycles.sites.most_common(1)[0][0]
+        if size < 2:
+            continue
+        yield Finding(
+            "accumulation-not-divided",
+            f"{cycles.undivided} of {optimizer.steps} steps of {optimizer.name} used the sum of {size} backwards, each "
+            "on the mean loss of its own "
+            f"micro-batch and none divided: the gradient is {size} times that of the whole batch.",
+            evidence={
+                "optimizer": optimizer.name,
+                "steps": optimizer.steps,
+                "backwards_per_step": size,
+                "undivided_steps": cycles.undivided,
+            },
+            where=site,
+            since_step=optimizer.first.get("accumulated"),
+            why=f"The learning rate is in effect {size} times what it says, and clipping bites {size} times as hard. "
+            "Adam hides most of it.",
+            fix=f"- loss.backward()\n+ (loss / {size}).backward()",
+        )
+
+
+def _regular_leaks(sizes: list[int]) -> tuple[int, list[int]]:
+    """Where no loader tells when an epoch ends: cycles of two sizes, the larger by less than a cycle, at equal distances."""
+    small, large = min(sizes, default=0), max(sizes, default=0)
+    places = [i for i, size in enumerate(sizes) if size == large]
+    distances = {b - a for a, b in itertools.pairwise(places)}
+    if (
+        small < 2
+        or not small < large < 2 * small
+        or set(sizes) != {small, large}
+        or len(places) < 3
+        or len(distances) != 1
+        or distances == {1}
+    ):
+        return small, []
+    return small, [large - small] * len(places)
+
+
+@rule("accumulation-tail")
+def accumulation_tail(trace: Trace) -> Iterator[Finding]:
+    """Backwards left over at the end of a pass, which are dropped or make the next step larger."""
+    for optimizer in _stepping(trace):
+        cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
+        if cycles is None or not cycles.sizes:
+            continue
+        size, count = cycles.sizes.most_common(1)[0]
+        if size < 2 or count < 2:
+            continue
+        dropped = [left for left, used_by in cycles.tails if used_by == 0]
+        leaked = [left for left, used_by in cycles.tails if used_by > size]
+        if not trace.batches:
+            size, leaked = _regular_leaks(list(cycles.recent_sizes))
+        if len(dropped) + len(leaked) < 2 or len(dropped) + len(leaked) < 0.5 * min(cycles.passes - 1, 64):
+            continue
+        left = (dropped or leaked)[-1]
+        became = "were cleared unused" if dropped else f"went into the first step of the next, which then held {size + left}"
+        yield Finding(
+            "accumulation-tail",
+            f"{optimizer.name} steps on {size} backwards; at the end of {len(dropped) + len(leaked)} passes over the "
+            f"data {left} were left over and {became}.",
+            evidence={
+                "optimizer": optimizer.name,
+                "backwards_per_step": size,
+                "left_over": left,
+                "passes": cycles.passes,
+                "dropped": len(dropped),
+                "leaked": len(leaked),
+                "batches": next((loader.length for loader in trace.part(Loaders).all if loader.trained), None),
+            },
+            where=optimizer.recent[-1].site if optimizer.recent else optimizer.site,
+            why="Those batches are lost, or their gradients, of older weights, make one update of each epoch larger "
+            "than the others.",
+            fix=f"- if (i + 1) % {size} == 0:\n+ if (i + 1) % {size} == 0 or i + 1 == len(loader):",
+        )

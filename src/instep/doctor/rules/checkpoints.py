@@ -1,0 +1,125 @@
+"""Rules about checkpoints: what is kept, loaded and saved."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.checkpoints import Checkpoints, Load
+
+
+@rule("best-weights-aliased", revocable=True)
+def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
+    """A state dict that was taken earlier, is loaded or saved now, and holds the live tensors, which have changed since.
+
+    Not: `sd = model.state_dict(); sd.update(pretrained); model.load_state_dict(sd)` (nothing has changed), a dictionary that is
+    kept on purpose and saved time and again.
+    """
+    part = trace.part(Checkpoints)
+    why = (
+        "state_dict() gives references, not copies: training goes on in the same tensors, and the best weights are the last ones."
+    )
+    fix = "best = copy.deepcopy(model.state_dict())"
+    for load in part.loads.values():
+        if load.aliased or load.unchanged:
+            when = "taken at" if load.aliased else "taken again and again since"
+            loads = load.aliased or load.unchanged
+            yield Finding(
+                "best-weights-aliased",
+                f"{load.model} was loaded with a state dict {when} step {load.taken_step} that holds its own live "
+                "tensors: nothing was restored.",
+                evidence={
+                    "model": load.model,
+                    "taken_step": load.taken_step,
+                    "loaded_step": load.step,
+                    "loads": loads,
+                    "tensors": load.own,
+                },
+                where=load.site,
+                since_step=load.taken_step,
+                why=why,
+                fix=fix,
+                severity=None if load.aliased else "warning",
+            )
+    for save in part.saves.values():
+        if save.aliased and not save.again:
+            yield Finding(
+                "best-weights-aliased",
+                f"A state dict taken at step {save.taken_step} was saved at step {save.step} with the weights of that "
+                "moment: it holds the live tensors.",
+                evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased},
+                where=save.site,
+                since_step=save.taken_step,
+                why=why,
+                fix=fix,
+                severity="warning",
+            )
+
+
+@rule("silent-partial-load")
+def silent_partial_load(trace: Trace) -> Iterator[Finding]:
+    """A load that left the model as it was: no name fits, nearly none does, or only its own weights came back.
+
+    Not: a new head, adapters alone, one encoder out of a larger checkpoint.
+    """
+    for load in trace.part(Checkpoints).loads.values():
+        matched, saw = load.own - load.missing, ""
+        if not load.strict and load.own and matched == 0 and (load.given or load.files):
+            saw = f"none of its {load.own} tensors fit"
+        elif (
+            not load.strict
+            and load.own
+            and load.unexpected >= 0.8 * load.given
+            and load.missing >= 0.5 * load.own
+            and load.unexpected > 1
+        ):
+            saw = f"only {matched} of its {load.own} tensors fit"
+        elif load.own_weights == load.count and load.files and not load.aliased and not load.unchanged:
+            saw = f"all {load.own} tensors it was given are its own: nothing came from the file"
+        if saw:
+            yield Finding(
+                "silent-partial-load",
+                f"{load.model} was loaded with strict={load.strict} and stayed as it was: {saw}{_names(load)}.",
+                evidence={
+                    "model": load.model,
+                    "tensors": load.own,
+                    "matched": 0 if load.own_weights else matched,
+                    "given": load.given,
+                    "unexpected": load.unexpected,
+                    "prefix": load.prefix,
+                },
+                where=load.site,
+                since_step=load.step,
+                why="strict=False, or a filter by name, drops what does not fit without a word: training begins from "
+                "random weights.",
+                fix=_fix(load),
+                severity="warning" if load.own_weights else None,
+            )
+
+
+def _names(load: Load) -> str:
+    mine, given = load.examples
+    return f" (it has {mine!r}, the file {given!r})" if mine and given else ""
+
+
+def _fix(load: Load) -> str:
+    if load.prefix:
+        return f"state = {{k.removeprefix({load.prefix!r}): v for k, v in state.items()}}\nmodel.load_state_dict(state)"
+    return "result = model.load_state_dict(state, strict=False)\nassert not result.unexpected_keys, result"
+
+
+@rule("whole-model-pickled")
+def whole_model_pickled(trace: Trace) -> Iterator[Finding]:
+    """torch.save of a module."""
+    for save in trace.part(Checkpoints).saves.values():
+        if save.models:
+            yield Finding(
+                "whole-model-pickled",
+                f"{save.model} was saved whole, as a pickled object, {save.models} times.",
+                evidence={"model": save.model, "saves": save.models},
+                where=save.site,
+                since_step=save.step,
+                why="The file names the class by its place in your code: it cannot be read after a rename, nor safely "
+                "(weights_only=True refuses it).",
+                fix="torch.save(model.state_dict(), path)",
+            )

@@ -1,0 +1,91 @@
+"""Rules about clipping: after the step, of nothing, inside the accumulation."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.cycles import ClipPlace, CyclePart
+
+
+def _places(trace: Trace) -> list[ClipPlace]:
+    return [place for place in trace.part(CyclePart).clips.values() if place.count - place.measuring >= 2]
+
+
+@rule("clip-after-step")
+def clip_after_step(trace: Trace) -> Iterator[Finding]:
+    """Clips that only ever see gradients that a step has used."""
+    for place in _places(trace):
+        if place.after_use < 2 or place.after_use < 0.8 * place.count or place.fresh > 0.05 * place.count:
+            continue
+        yield Finding(
+            "clip-after-step",
+            f"{place.after_use} of {place.count} calls of {place.function} came after the step that used the gradients, "
+            "and no later step uses "
+            "what was clipped.",
+            evidence={"calls": place.count, "after_use": place.after_use, "limit": place.limit},
+            where=place.site,
+            since_step=place.first_step,
+            why="The clipping has no effect: the step was done with the whole gradient.",
+            fix=f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()\n"
+            f"- {place.function}(model.parameters(), {place.limit:g})",
+        )
+
+
+@rule("clip-of-nothing")
+def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
+    """Clips of an exhausted generator, or of parameters that have no gradient at that point."""
+    for place in _places(trace):
+        exhausted = place.empty >= (2 if place.generator else 4) and place.empty >= 0.9 * place.count
+        too_early = place.nothing >= 3 and place.nothing >= 0.8 * place.count
+        if place.fresh or not (exhausted or too_early):
+            continue
+        if exhausted and not place.generator:
+            seen = "an empty list"
+            fix = f"{place.function}(model.parameters(), {place.limit:g})  # after loss.backward()"
+        elif exhausted:
+            seen, fix = (
+                "an empty generator: something had read it to its end before",
+                "params = list(model.parameters())  # a generator can be read once",
+            )
+        else:
+            seen = "parameters without gradients: they are cleared before it and come after it"
+            fix = f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()"
+        count = place.empty if exhausted else place.nothing
+        yield Finding(
+            "clip-of-nothing",
+            f"{count} of {place.count} calls of {place.function} were given {seen}.",
+            evidence={
+                "calls": place.count,
+                "empty": place.empty,
+                "without_gradient": place.nothing,
+                "generator": place.generator,
+                "limit": place.limit,
+            },
+            where=place.site,
+            since_step=place.first_step,
+            severity="warning" if exhausted and not place.generator else None,
+            why="Nothing is clipped and nothing complains: the norm of nothing is 0.",
+            fix=fix,
+        )
+
+
+@rule("clip-of-partial-cycle")
+def clip_of_partial_cycle(trace: Trace) -> Iterator[Finding]:
+    """Clips after which the same line's backward adds to what was clipped, before the step."""
+    for place in _places(trace):
+        if place.partial < 3 or place.partial < 0.3 * place.count:
+            continue
+        yield Finding(
+            "clip-of-partial-cycle",
+            f"after {place.partial} of {place.count} calls of {place.function} another backward added to the clipped "
+            "gradients before the step.",
+            evidence={"calls": place.count, "partial": place.partial, "limit": place.limit},
+            where=place.site,
+            since_step=place.first_step,
+            why="The first micro-batches of a cycle are clipped again and again while the last counts in full; the "
+            "update is not the clipped "
+            "gradient of the batch.",
+            fix=f"clip once, right before the step:\n  if (i + 1) % k == 0:\n+     {place.function}(model.parameters(), "
+            f"{place.limit:g})\n      optimizer.step()",
+        )

@@ -1,0 +1,267 @@
+"""Rules about data: what is read, in which order, by whom, and how it is scaled."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.loaders import Loader, Loaders
+from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.randomness import Randomness
+from instep.doctor.watch.rows import LoaderRows, Rows, entropy
+from instep.doctor.watch.scales import Scales
+
+
+def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
+    """The loaders that train, and those whose batches a trained model only looks at."""
+    loaders = trace.part(Loaders).all
+    train = [loader for loader in loaders if loader.trained >= 2 and loader.trained >= 0.5 * loader.batches]
+    numbers = {
+        kind.loader
+        for kind in trace.part(Calls).kinds.values()
+        if kind.count and not kind.trained and not kind.grad and kind.root.trained and kind.loader is not None
+    }
+    return train, [loader for loader in loaders if loader.number in numbers and loader.trained == 0]
+
+
+def _models(trace: Trace, loader: Loader) -> set[int]:
+    """Numbers of the roots that its batches went into."""
+    return {kind.root.number for kind in trace.part(Calls).kinds.values() if kind.loader == loader.number and kind.root.trained}
+
+
+def _follows(part: Rows, train: Loader, valid: Loader) -> bool:
+    """Whether evaluation came right after training on that loader: another fold of a cross-validation is another training."""
+    facts = part.loaders.get(valid.number)
+    return facts is not None and train.number in part.loaders and train.number in facts.follows
+
+
+def _overlap(train: LoaderRows, valid: LoaderRows) -> tuple[int, int, bool, bool] | None:
+    """(shared, of, whether all of the training samples are among them, by index); None where it cannot be told."""
+    if train.base == valid.base and train.indices is not None and valid.indices is not None:
+        return len(train.indices & valid.indices), len(valid.indices), train.indices <= valid.indices, True
+    told = train.whole and valid.whole and train.done and valid.done and train.exact and valid.exact
+    if train.base == valid.base or not told or not train.rows or not valid.rows:
+        return None
+    if len(train.rows) < 0.95 * train.rows.total() or len(valid.rows) < 10:
+        return None  # the same rows come up by themselves
+    shared = sum(1 for row in valid.rows if row in train.rows)
+    if 0 < shared < max(8, 0.03 * len(valid.rows)):
+        return None
+    return shared, len(valid.rows), shared == len(train.rows), False
+
+
+@rule("train-valid-overlap")
+def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
+    """Evaluation samples that are trained on, in part; all of them only where nothing else is evaluated on."""
+    part = trace.part(Rows)
+    train, valid = _roles(trace)
+    for loader in train:
+        models = _models(trace, loader)
+        facts = [
+            (other, _overlap(part.loaders[loader.number], part.loaders[other.number]))
+            for other in valid
+            if _follows(part, loader, other) and models & _models(trace, other)
+        ]
+        proper = any(found is not None and found[0] == 0 for _, found in facts)
+        for other, found in facts:
+            if found is None or not found[0]:
+                continue
+            shared, of, covers, certain = found
+            within = shared == of
+            if proper and (within or covers):
+                continue  # the training score, or predictions for everything, besides a true validation
+            same = within and covers
+            yield Finding(
+                "train-valid-overlap",
+                f"{shared} of the {of} samples of the evaluation loader ({other.site}) are trained on ({loader.site})"
+                + (", and nothing else is evaluated on." if within else "."),
+                evidence={"shared": shared, "evaluated": of, "by": "index" if certain else "value", "train_loader": loader.site},
+                where=other.site,
+                since_step=other.first_step,
+                severity="hint" if same else None if certain else "warning",
+                why="The score on samples that were trained on says how well they are remembered, not how well the model "
+                "generalises.",
+                fix="train_set, valid_set = random_split(dataset, [n_train, n_valid])   # once, and disjoint",
+            )
+
+
+@rule("not-shuffled")
+def not_shuffled(trace: Trace) -> Iterator[Finding]:
+    """Training batches in a fixed order; a warning where the classes come one after the other."""
+    part = trace.part(Rows)
+    for loader in _roles(trace)[0]:
+        facts = part.loaders.get(loader.number)
+        if facts is None or not loader.sequential or loader.iterable or facts.label_batches < 4 or len(facts.label_counts) < 2:
+            continue
+        firsts = facts.firsts
+        if len(firsts) > 1 and firsts[0][2] != firsts[1][2]:
+            continue  # the dataset shuffles by itself
+        whole, inside = entropy(facts.label_counts), facts.inside / facts.label_batches
+        batch = max(loader.sizes, default=0)
+        is_sorted = batch >= 4 and inside < 0.5 * whole
+        if not is_sorted and (loader.full_passes < 2 or loader.batches < 8):
+            continue
+        yield _unshuffled(
+            loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
+        )
+    if not trace.part(Loaders).all:
+        yield from _not_shuffled_by_hand(trace)
+
+
+def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:
+    part = trace.part(Rows)
+    if part.target_batches < 16 or len(part.target_counts) < 2:
+        return
+    whole, inside = entropy(part.target_counts), part.target_inside / part.target_batches
+    period = _period(part.signatures)
+    if inside < 0.5 * whole and period is not None:
+        yield _unshuffled(part.target_site, inside, whole, True, {"batches": period})
+
+
+def _period(signatures: list[int]) -> int | None:
+    """How many batches it takes until the same ones come again in the same order; None where they do not."""
+    for period in range(3, len(signatures) * 2 // 3):
+        if all(a == b for a, b in zip(signatures, signatures[period:], strict=False)):
+            return period
+    return None
+
+
+def _unshuffled(site: str | None, inside: float, whole: float, is_sorted: bool, evidence: dict[str, object]) -> Finding:
+    tail = f": classes come one after the other (entropy {inside:.2f} within batches, {whole:.2f} over all)" if is_sorted else ""
+    return Finding(
+        "not-shuffled",
+        f"Training batches come in the same order in every pass{tail}.",
+        evidence={**evidence, "entropy_within_batches": round(inside, 3), "entropy": round(whole, 3)},
+        where=site,
+        since_step=0,
+        severity=None if is_sorted else "hint",
+        why="Each batch pulls the model towards its own classes; the order becomes part of what is learned.",
+        fix="DataLoader(train_set, batch_size=…, shuffle=True)   # by hand: order = torch.randperm(n) in every epoch",
+    )
+
+
+@rule("augmented-validation")
+def augmented_validation(trace: Trace) -> Iterator[Finding]:
+    """Evaluation batches that change from pass to pass, through a transform that training uses too."""
+    part = trace.part(Rows)
+    train, valid = _roles(trace)
+    trained = [part.loaders[loader.number] for loader in train if loader.number in part.loaders]
+    for loader in valid:
+        facts = part.loaders.get(loader.number)
+        if facts is None or facts.pairs or not loader.sequential or loader.iterable:
+            continue
+        if not any(facts.base == other.base or (facts.transform and facts.transform == other.transform) for other in trained):
+            continue
+        pairs = [
+            (a, b)
+            for a, b in zip(facts.firsts, facts.firsts[1:], strict=False)
+            if a[0] != b[0] and a[2] == b[2] and a[1] and b[1]
+        ]
+        repeats = len(facts.firsts) - 1 - sum(1 for a, b in zip(facts.firsts, facts.firsts[1:], strict=False) if a[0] != b[0])
+        changed = [(a, b) for a, b in pairs if sum(x != y for x, y in zip(a[1], b[1], strict=False)) >= 0.2 * len(a[1])]
+        if not changed or len(changed) < 0.5 * len(pairs) or repeats > len(pairs):
+            continue
+        first, second = changed[-1]
+        rows = sum(x != y for x, y in zip(first[1], second[1], strict=False))
+        yield Finding(
+            "augmented-validation",
+            f"The same {len(first[1])} evaluation samples were read twice and {rows} of them differed: the random transform "
+            "of the "
+            f"training data is applied to them too ({len(changed)} of {len(pairs)} passes).",
+            evidence={"samples": len(first[1]), "changed": rows, "passes": len(pairs) + 1, "dataset": loader.dataset},
+            where=loader.site,
+            since_step=loader.first_step,
+            why="random_split and Subset share one dataset, and with it its transform: the score is noisy and is not that "
+            "of the true data.",
+            fix="valid_set = Subset(Dataset(…, transform=eval_transform), valid_indices)   # a dataset object of its own",
+        )
+
+
+@rule("repeated-worker-randomness")
+def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
+    """Workers that draw from copies of one generator, or that all set the same seed."""
+    for loader in _roles(trace)[0]:
+        facts = trace.part(Randomness).loaders.get(loader.number)
+        if facts is None or not facts.workers:
+            continue
+        if facts.fixed_seed:
+            message = f"{facts.fixed_seed} sets the same seed in all {facts.workers} workers, at the start of every pass."
+            evidence: dict[str, object] = {"workers": facts.workers, "function": facts.fixed_seed}
+        elif facts.generators and not facts.reseeded:
+            message = (
+                f"{', '.join(facts.generators)} draws the random numbers of samples; each of {facts.workers} workers has a copy "
+                f"in the same state."
+            )
+            evidence = {"workers": facts.workers, "generators": facts.generators}
+        else:
+            continue
+        yield Finding(
+            "repeated-worker-randomness", message, evidence=evidence, where=loader.site, since_step=loader.first_step,
+            why="Workers then give the same augmentations as each other, and the same again in every epoch.",
+            fix="def worker_init_fn(worker_id):\n    get_worker_info().dataset.rng = "
+            "np.random.default_rng(torch.initial_seed() % 2**32)",
+        )  # fmt: skip
+
+
+@rule("inputs-not-scaled")
+def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
+    """Numbers far from 1 in the first layer that has weights."""
+    for scale in trace.part(Scales).inputs.values():
+        if scale.looks < 2 or scale.large < 0.8 * scale.looks or trace.steps < 3:
+            continue
+        yield Finding(
+            "inputs-not-scaled",
+            f"The first {scale.layer} gets numbers from {scale.lowest:.4g} to {scale.highest:.4g}.",
+            evidence={"layer": scale.layer, "lowest": scale.lowest, "highest": scale.highest, "looks": scale.looks},
+            where=scale.site,
+            since_step=0,
+            why="Initial weights and learning rates are made for inputs of about -1 to 1; beyond that the first layer "
+            "saturates or its gradients dwarf all others.",
+            fix="x = (x - mean) / std   # images: x / 255",
+        )
+
+
+@rule("same-batch-every-step")
+def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
+    """A loader begun anew at every step that gives its first batch each time; a sampler that is seeded anew at every step."""
+    part = trace.part(Rows)
+    for loader in _roles(trace)[0]:
+        facts = part.loaders.get(loader.number)
+        if facts is None or facts.singles < 10 or facts.singles < loader.passes - 2 or (loader.length or 2) < 2:
+            continue
+        firsts = [rows for _, rows, _ in facts.firsts]
+        if len(firsts) >= 10 and firsts[0] and all(rows == firsts[0] for rows in firsts):
+            yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
+    if part.same_inputs >= 20 and part.seeds_in_training >= 0.8 * part.same_inputs and not trace.part(Loaders).all:
+        yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
+
+
+def _same(site: str | None, steps: int, evidence: dict[str, object], severity: str) -> Finding:
+    return Finding(
+        "same-batch-every-step",
+        f"{steps} training steps in a row got the same samples, drawn anew each time.",
+        evidence={"steps": steps, **evidence},
+        where=site,
+        since_step=0,
+        severity="warning" if severity == "warning" else "error",
+        why="Only one batch is ever learned, by heart; the rest of the data is never seen.",
+        fix="for x, y in loader:   # not next(iter(loader)) in every step; and seed once, before the loop",
+    )
+
+
+@rule("no-seed", revocable=True)
+def no_seed(trace: Trace) -> Iterator[Finding]:
+    """A training that nobody can repeat."""
+    optimizers = trace.part(Optimizers).all
+    if trace.part(Rows).seeded or trace.steps < 10 or not optimizers:
+        return
+    yield Finding(
+        "no-seed",
+        f"{trace.steps} steps were trained and torch.manual_seed was never called.",
+        evidence={"steps": trace.steps},
+        where=optimizers[0].site,
+        since_step=0,
+        why="Weights, shuffling and dropout differ from run to run: a result cannot be repeated, nor two runs compared.",
+        fix="torch.manual_seed(0)   # before the model is built",
+    )

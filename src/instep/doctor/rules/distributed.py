@@ -1,0 +1,91 @@
+"""Rules about several processes."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.ranks import Ranks
+
+
+@rule("sampler-epoch-not-set")
+def sampler_epoch_not_set(trace: Trace) -> Iterator[Finding]:
+    """A shuffling DistributedSampler that trained several passes with the same epoch, hence in the same order."""
+    for sharded in trace.part(Ranks).samplers:
+        passes, epochs = len(sharded.epochs), set(sharded.epochs)
+        if passes < 2 or len(epochs) > 1:
+            continue
+        yield Finding(
+            "sampler-epoch-not-set",
+            f"{passes} passes trained with the epoch of the DistributedSampler at {sharded.epochs[-1]}: each has the same order.",
+            evidence={"passes": passes, "epoch": sharded.epochs[-1], "replicas": sharded.replicas},
+            where=sharded.site,
+            since_step=sharded.first_step,
+            why="DistributedSampler shuffles by its seed and its epoch. Where the epoch stays, every epoch brings the "
+            "same batches in the same "
+            "order, and each process sees the same part of the data for ever.",
+            fix="sampler.set_epoch(epoch)  # at the top of every epoch",
+        )
+
+
+@rule("ddp-bypassed")
+def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
+    """Training forwards of a module that DistributedDataParallel wraps, which did not go through the wrapper."""
+    part = trace.part(Ranks)
+    if not part.wrapped or part.reduced or part.averaged:
+        return
+    for bypass in part.bypasses.values():
+        if bypass.trained < 3 or bypass.trained < 0.3 * (bypass.trained + part.forwards):
+            continue
+        yield Finding(
+            "ddp-bypassed",
+            f"{bypass.trained} training forwards called {bypass.module} directly, which DistributedDataParallel wraps; "
+            f"{part.forwards} went through the wrapper.",
+            evidence={
+                "bypassed": bypass.trained,
+                "through_wrapper": part.forwards,
+                "module": bypass.module,
+                "processes": part.world,
+            },
+            where=bypass.site,
+            since_step=bypass.first_step,
+            severity="error" if part.world > 1 else "warning",
+            why="Gradients are averaged over the processes only after a forward through the wrapper. Past it, each "
+            "process trains a model of "
+            "its own on its part of the data.",
+            fix="output = ddp_model(x)  # the wrapper, not ddp_model.module; put other methods behind forward",
+        )
+
+
+@rule("ranks-diverge", revocable=True)
+def ranks_diverge(trace: Trace) -> Iterator[Finding]:
+    """Weights that are apart on two ranks of a data-parallel training, and never meet again."""
+    part = trace.part(Ranks)
+    shared = any(sharded.replicas == part.world for sharded in part.samplers)
+    if part.world < 2 or part.separate or part.averaged or not (part.wrapped or part.reduced or shared):
+        return
+    if part.wrapped and any(bypass.trained >= 3 for bypass in part.bypasses.values()):
+        return  # said by another rule
+    for divergence in part.divergences.values():
+        least = 5 if trace.ended else 24
+        if divergence.met_again or divergence.apart < least or divergence.apart < 0.5 * divergence.compared:
+            continue
+        yield Finding(
+            "ranks-diverge",
+            f"The weights of ranks {part.rank} and {divergence.other} differ in {divergence.apart} of "
+            f"{divergence.compared} comparisons, "
+            f"by up to {divergence.largest:.2g} of their norm (a tensor of {divergence.parameter or 'one number'}).",
+            evidence={
+                "compared": divergence.compared, "apart": divergence.apart, "relative_difference": divergence.largest,
+                "tensor": divergence.parameter, "ranks": [part.rank, divergence.other], "processes": part.world,
+                "gradients_reduced_by_hand": part.reduced, "wrapped": part.wrapped,
+            },
+            where=divergence.site,
+            since_step=divergence.since,
+            cause=f"{divergence.site}",
+            why="Data-parallel training is one model in several copies: they must begin equal and get the same gradient "
+            "in every step. Copies that "
+            "differ are several models, each trained on a part of the data, and only one of them is saved.",
+            fix="model = DistributedDataParallel(model)  # by hand: broadcast the weights once, all_reduce every "
+            "gradient before the step",
+        )  # fmt: skip

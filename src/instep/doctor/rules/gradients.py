@@ -1,0 +1,221 @@
+"""Rules about gradients: what steps use, what is thrown away, in which order things come."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
+from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
+from instep.doctor.watch.scaling import Scaling
+
+
+def _last(optimizer: OptimizerRecord, name: str) -> StepFact | None:
+    """The last step of which a number is not 0."""
+    return next((fact for fact in reversed(optimizer.recent) if getattr(fact, name)), None)
+
+
+def _cycles(trace: Trace, optimizer: OptimizerRecord) -> Cycles:
+    return trace.part(CyclePart).optimizers.get(optimizer.number) or Cycles()
+
+
+def _is_foreign(trace: Trace, optimizer: OptimizerRecord, *, at_least: int = 3) -> bool:
+    """Whether its steps use gradients of another optimizer's loss: backwards of two lines, and another step between them."""
+    foreign = optimizer.totals.get("foreign", 0)
+    return foreign >= at_least and foreign >= 0.5 * optimizer.steps and _cycles(trace, optimizer).mixed >= 0.4 * optimizer.steps
+
+
+@rule("missing-zero-grad")
+def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
+    """Steps whose gradient still holds what an earlier step has used, below something new."""
+    for optimizer in trace.part(Optimizers):
+        stale = optimizer.totals.get("stale", 0)
+        if stale < 2 or stale < 0.3 * optimizer.steps or _is_foreign(trace, optimizer, at_least=1):
+            continue  # foreign-gradients says it
+        fact = _last(optimizer, "stale")
+        cycles = _cycles(trace, optimizer)
+        if fact is None or fact.closure or cycles.altered > 0.5 * cycles.compared:
+            continue
+        yield Finding(
+            "missing-zero-grad",
+            f"{stale} of {optimizer.steps} steps of {optimizer.name} used gradients that an earlier step had already used: "
+            f"at the last one they still held {fact.used_held} old backward calls below the new one.",
+            evidence={
+                "optimizer": optimizer.name,
+                "steps": optimizer.steps,
+                "stale_steps": stale,
+                "parameters": fact.stale,
+                "old_backwards_in_gradient": fact.used_held,
+            },
+            where=fact.site,
+            since_step=optimizer.first["stale"],
+            why="backward() adds to the gradients that are there. Without clearing, every step walks along the sum of "
+            "all gradients so far.",
+            fix="optimizer.zero_grad()  # before each backward, or right after each step",
+        )
+    hand = trace.part(ByHand)
+    if not trace.steps and hand.grown >= 6 and hand.grown >= 0.9 * hand.looked:
+        yield _by_hand(hand)
+
+
+def _by_hand(hand: ByHand) -> Finding:
+    return Finding(
+        "missing-zero-grad",
+        f"weights are updated by hand, and {hand.grown} of {hand.looked} backwards added to a gradient that had been "
+        "used before: "
+        f"that of {hand.name} held {hand.held} old backward calls.",
+        evidence={"parameter": hand.name, "backwards": hand.looked, "moved": hand.moved, "old_backwards_in_gradient": hand.held},
+        where=max(hand.sites, key=lambda site: hand.sites[site]),
+        since_step=0,
+        why="backward() adds to the gradients that are there. Without clearing, every update walks along the sum of "
+        "all gradients so far.",
+        fix="p.grad = None  # after each update, for every p",
+    )
+
+
+@rule("foreign-gradients")
+def foreign_gradients(trace: Trace) -> Iterator[Finding]:
+    """Steps whose gradient holds a backward that another optimizer's step had already answered."""
+    for optimizer in trace.part(Optimizers):
+        fact = _last(optimizer, "foreign")
+        if fact is None or not _is_foreign(trace, optimizer):
+            continue
+        foreign, lines = optimizer.totals["foreign"], [line for line in _cycles(trace, optimizer).mixed_sites if line]
+        yield Finding(
+            "foreign-gradients",
+            f"{foreign} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) also used gradients "
+            "of a loss that another "
+            f"optimizer had stepped for: {fact.foreign} of {fact.parameters} gradients hold backwards of {' and '.join(lines)}.",
+            evidence={
+                "optimizer": optimizer.name,
+                "made_at": optimizer.site,
+                "steps": optimizer.steps,
+                "foreign_steps": foreign,
+                "parameters": fact.foreign,
+                "backwards_at": lines,
+            },
+            where=fact.site,
+            since_step=optimizer.first.get("foreign"),
+            why="A loss leaves gradients in every network on its way, also in the one that another optimizer trains. A "
+            "discriminator that "
+            "steps with its generator's gradients is trained to let fakes pass.",
+            fix="clear this optimizer's gradients right before its own backward:\n+ optimizer.zero_grad()\n  "
+            "loss.backward()\n  optimizer.step()",
+        )
+
+
+def _nothing(optimizer: OptimizerRecord, count: int) -> bool:
+    return count >= 3 and count >= 0.8 * optimizer.steps
+
+
+@rule("zero-grad-before-step")
+def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
+    """Steps that find nothing, since the gradients were cleared after their backward."""
+    for optimizer in trace.part(Optimizers):
+        cycles = _cycles(trace, optimizer)
+        fact = _last(optimizer, "arrived")
+        if fact is None or not _nothing(optimizer, cycles.lost) or cycles.early >= 0.5 * cycles.lost:
+            continue
+        yield Finding(
+            "zero-grad-before-step",
+            f"{cycles.lost} of {optimizer.steps} steps of {optimizer.name} found no gradients: they had come by "
+            "backward and were cleared "
+            f"{f'at {cycles.clear_site} ' if cycles.clear_site else ''}before the step.",
+            evidence={
+                "optimizer": optimizer.name,
+                "steps": optimizer.steps,
+                "steps_without_gradient": cycles.lost,
+                "cleared_at": cycles.clear_site,
+                "step_at": fact.site,
+            },
+            where=cycles.clear_site or fact.site,
+            since_step=optimizer.first.get("lost"),
+            why="The step has nothing to use: the weights stay as they are, or move by weight decay and momentum alone.",
+            fix="  loss.backward()\n- optimizer.zero_grad()\n  optimizer.step()\n+ optimizer.zero_grad()",
+        )
+
+
+@rule("step-before-backward")
+def step_before_backward(trace: Trace) -> Iterator[Finding]:
+    """Steps that find nothing while the loss at hand still waits for its backward."""
+    for optimizer in trace.part(Optimizers):
+        cycles = _cycles(trace, optimizer)
+        fact = _last(optimizer, "arrived")
+        if fact is None or not _nothing(optimizer, cycles.early) or cycles.lost < max(2, 0.5 * cycles.early):
+            continue
+        yield Finding(
+            "step-before-backward",
+            f"{cycles.early} of {optimizer.steps} steps of {optimizer.name} came before the backward of their loss"
+            f"{f' (at {cycles.backward_site})' if cycles.backward_site else ''} and found no gradients.",
+            evidence={
+                "optimizer": optimizer.name,
+                "steps": optimizer.steps,
+                "steps_without_gradient": cycles.early,
+                "backward_at": cycles.backward_site,
+            },
+            where=fact.site,
+            since_step=0,
+            why="The gradients come after the step and are cleared before the next one, so that nothing is ever learned.",
+            fix="- optimizer.step()\n  loss.backward()\n+ optimizer.step()",
+        )
+
+
+@rule("gradients-discarded")
+def gradients_discarded(trace: Trace) -> Iterator[Finding]:
+    """Backwards of a training line, each on new data, whose gradients are cleared before any step."""
+    part = trace.part(CyclePart)
+    by_hand = any(cycles.by_hand > 0.5 * cycles.sampled for cycles in part.optimizers.values() if cycles.sampled)
+    skipped = trace.part(Scaling).skipped
+    for place in part.backwards.values():
+        thrown = place.thrown - skipped
+        if by_hand or place.moved >= 3 or thrown < 4 or place.used < 2 or thrown < 0.3 * (thrown + place.used):
+            continue
+        yield _discarded(place, thrown)
+
+
+def _discarded(place: BackwardPlace, thrown: int) -> Finding:
+    total = thrown + place.used
+    return Finding(
+        "gradients-discarded",
+        f"the gradients of {thrown} of {total} backwards at {place.site} were cleared before any step had used them"
+        f"{f' (by {place.clear_site})' if place.clear_site else ''}.",
+        evidence={"backwards": total, "discarded": thrown, "share": round(thrown / total, 3), "cleared_at": place.clear_site},
+        where=place.clear_site or place.site,
+        cause=place.site,
+        since_step=place.first_thrown,
+        why="Only the last backward before each step counts; the work of the others is thrown away. The effective "
+        "batch is one micro-batch.",
+        fix="clear the gradients where the step is, not before every backward:\n- optimizer.zero_grad()\n  loss.backward()\n"
+        "  if (i + 1) % k == 0:\n      optimizer.step()\n+     optimizer.zero_grad()",
+    )
+
+
+@rule("detached-loss")
+def detached_loss(trace: Trace) -> Iterator[Finding]:
+    """Backwards that start at a bare number, or that reach no parameter while the optimizer waits for gradients."""
+    starved = [o for o in trace.part(Optimizers) if o.steps >= 3 and not o.totals.get("fresh") and not o.totals.get("reused")]
+    starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
+    for place in trace.part(CyclePart).backwards.values():
+        leaf = place.leaf >= 2 and place.leaf >= 0.5 * place.count
+        barren = bool(starved) and place.barren >= 4 and place.barren >= 0.9 * place.count
+        if not leaf and not barren:
+            continue
+        count = place.leaf if leaf else place.barren
+        seen = "began at a tensor that no graph belongs to" if leaf else "reached no parameter at all"
+        yield Finding(
+            "detached-loss",
+            f"{count} of {place.count} backwards {seen}: no parameter got a gradient from them.",
+            evidence={
+                "backwards": place.count,
+                "without_graph": place.leaf,
+                "without_parameters": place.barren,
+                "steps_without_gradient": sum(o.steps for o in starved),
+            },
+            where=place.site,
+            since_step=place.first_step,
+            why="On its way the loss went through .item(), .data, detach(), NumPy or torch.tensor(), which cut it off "
+            "from the model. "
+            "requires_grad=True on the result only silences the error.",
+            fix="loss = criterion(model(x), y)  # stay in torch from the model to the loss\nloss.backward()",
+        )

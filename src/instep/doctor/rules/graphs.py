@@ -1,0 +1,77 @@
+"""Rules about graphs that live longer than they should."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.graphs import AGE, GraphPlace, Graphs
+
+
+def _is_kept(place: GraphPlace) -> bool:
+    return place.old >= 4 and place.old >= 0.15 * place.count and place.most >= AGE and not place.created
+
+
+def _is_retained(place: GraphPlace) -> bool:
+    return place.count >= 8 and place.retained >= 0.9 * place.count
+
+
+def _grows(place: GraphPlace) -> bool:
+    """Whether each doubling of the backwards has made the graph much larger."""
+    sizes = [nodes for _, nodes in place.sizes[-3:]]
+    return len(sizes) == 3 and sizes[1] > 1.5 * sizes[0] and (sizes[2] > 1.5 * sizes[1] or sizes[2] >= 5000)
+
+
+@rule("graph-kept")
+def graph_kept(trace: Trace) -> Iterator[Finding]:
+    """Losses or outputs whose graphs are still alive several backwards later."""
+    part = trace.part(Graphs)
+    losses = [place for place in part.backwards.values() if _is_kept(place)]
+    if any(_is_retained(place) for place in losses):
+        return  # graph-retained says it
+    for place in losses:
+        yield _kept(place, "losses", "total += loss.item()  # or loss.detach()")
+    if not losses and not any(_grows(place) for place in part.backwards.values()):
+        for place in part.outputs.values():
+            if _is_kept(place):
+                yield _kept(place, "outputs", "outputs.append(out.detach())")
+
+
+def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
+    return Finding(
+        "graph-kept",
+        f"{what} are kept together with their graphs: at {place.old} of {place.count} backwards the graph of {AGE} "
+        "backwards ago was still alive, "
+        f"up to {place.most} at once.",
+        evidence={"backwards": place.count, "old_graph_alive": place.old, "most_alive": place.most},
+        where=place.site,
+        since_step=place.first_old,
+        why="A tensor that is added up or put into a list holds the whole graph that made it. Memory grows until it runs out.",
+        fix=fix,
+    )
+
+
+@rule("graph-retained")
+def graph_retained(trace: Trace) -> Iterator[Finding]:
+    """Backwards that all retain their graphs, while old graphs stay alive or are walked through again."""
+    for place in trace.part(Graphs).backwards.values():
+        if not _is_retained(place) or not (_grows(place) or (_is_kept(place))):
+            continue
+        if _grows(place):
+            seen = f"the graph has grown from {place.sizes[0][1]} to {place.sizes[-1][1]} nodes"
+            fix = "state = state.detach()  # before the next forward\nloss.backward()  # without retain_graph"
+        else:
+            seen = f"up to {place.most} old graphs were alive at once"
+            fix = "history.append(loss.detach())\nloss.backward()  # retain_graph only where a second backward follows"
+        yield Finding(
+            "graph-retained",
+            f"{place.retained} of {place.count} backwards retain their graph, and {seen}.",
+            evidence={"backwards": place.count, "retained": place.retained, "most_alive": place.most, "nodes": dict(place.sizes)},
+            where=place.site,
+            cause="retained",
+            since_step=place.first_old,
+            why="retain_graph keeps the activations of every step that something still points to. Memory grows, and "
+            "where a state is carried on, "
+            "so does the time of each backward.",
+            fix=fix,
+        )

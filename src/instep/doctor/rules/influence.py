@@ -1,0 +1,72 @@
+"""Rules about influence: samples that reach each other, later positions that reach earlier ones."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.influence import Influences
+
+
+@rule("batch-mixed")
+def batch_mixed(trace: Trace) -> Iterator[Finding]:
+    """Outputs of samples that change when another sample does, in a way that depends on where they stand."""
+    for fact in trace.part(Influences).roots.values():
+        if not fact.reached or fact.symmetric or fact.layer is not None:
+            continue
+        yield Finding(
+            "batch-mixed",
+            f"Replacing one of {fact.batch} samples changed the outputs of {fact.reached} others, by up to {fact.moved:.2g} "
+            "of their spread "
+            f"(in eval mode; and it matters in which order samples stand).",
+            evidence={"batch": fact.batch, "reached": fact.reached, "largest_change": round(fact.moved, 4)},
+            where=fact.site,
+            since_step=fact.step,
+            why="A view or reshape that should have been a permute puts numbers of one sample into another.",
+            fix="x.permute(…).reshape(batch, …)   # bring the batch axis to the front first; view never swaps axes",
+        )
+
+
+@rule("batch-first")
+def batch_first(trace: Trace) -> Iterator[Finding]:
+    """A recurrent or attention layer that runs along the batch."""
+    for fact in trace.part(Influences).roots.values():
+        layer = fact.layer
+        if layer is None or not fact.reached:
+            continue
+        yield Finding(
+            "batch-first",
+            f"{layer.name} with batch_first={layer.batch_first} got {layer.shape}, where {layer.batch} is the batch: it "
+            "runs over the samples. "
+            f"Replacing one sample changed {fact.reached} others.",
+            evidence={
+                "layer": layer.name,
+                "batch_first": layer.batch_first,
+                "shape": list(layer.shape),
+                "batch": layer.batch,
+                "reached": fact.reached,
+            },
+            where=fact.site,
+            since_step=fact.step,
+            why="The layer takes the batch for time: it reads one sample after the other as if they were one sequence.",
+            fix=f"nn.{layer.name}(…, batch_first={not layer.batch_first})   # or transpose its input",
+        )
+
+
+@rule("future-leaks")
+def future_leaks(trace: Trace) -> Iterator[Finding]:
+    """A model trained to predict the next position, whose outputs change when a later position does."""
+    for fact in trace.part(Influences).roots.values():
+        if not fact.early:
+            continue
+        yield Finding(
+            "future-leaks",
+            f"The targets are the inputs one position later, and replacing the last of {fact.positions} positions changed "
+            "the outputs of "
+            f"{fact.early} earlier ones, by up to {fact.early_moved:.2g} of their spread.",
+            evidence={"positions": fact.positions, "reached": fact.early, "largest_change": round(fact.early_moved, 4)},
+            where=fact.site,
+            since_step=fact.step,
+            why="The model sees what it is to predict: the loss falls far below what is possible, and generation fails.",
+            fix="F.scaled_dot_product_attention(q, k, v, is_causal=True)   # or attn_mask / tgt_mask; no bidirectional RNN",
+        )

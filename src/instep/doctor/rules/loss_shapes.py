@@ -1,0 +1,176 @@
+"""Rules about losses and metrics: shapes that broadcast, padding, means of means, sums."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.averages import Averages
+from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.comparisons import Comparisons
+from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
+from instep.doctor.watch.lossgraphs import LossGraphs
+from instep.doctor.watch.padding import Paddings
+
+_SAME_SHAPE = "prediction.squeeze(1)  # (n,) like the target; or target.view_as(prediction)"
+
+
+@rule("loss-broadcast")
+def loss_broadcast(trace: Trace) -> Iterator[Finding]:
+    """Prediction and target that broadcast to more elements than either has, in a loss of torch's or in one written by hand."""
+    for feed in trace.part(Feeds).of(*ELEMENTWISE):
+        if feed.spread_graphs < 2 or feed.spread_graphs < 0.3 * feed.graphs or feed.shapes is None:
+            continue
+        given, wanted, common = feed.shapes
+        yield Finding(
+            "loss-broadcast",
+            f"{feed.function} got a prediction of shape {given} and a target of shape {wanted}, which gives {common}, "
+            f"in {feed.spread_graphs} of {feed.graphs} calls.",
+            evidence={
+                "calls": feed.graphs,
+                "broadcast": feed.spread_graphs,
+                "prediction": given,
+                "target": wanted,
+                "result": common,
+            },
+            where=feed.site,
+            since_step=feed.first_step,
+            why="Every prediction is compared with every target of the batch. The best answer is then the mean of the targets.",
+            fix=_SAME_SHAPE,
+        )
+    for site in trace.part(LossGraphs).sites.values():
+        if site.spread < 3 or site.spread < 0.8 * site.walked or site.shapes is None:
+            continue
+        shape, result = site.shapes
+        where = site.site
+        if site.spread_by == "Sub":  # the graph does not know the other side; the subtraction was seen itself
+            seen = [each for each in trace.part(Comparisons).learned.values() if each.count >= 3]
+            if not seen:
+                continue
+            where = max(seen, key=lambda each: each.count).site
+        operation = "difference" if site.spread_by == "Sub" else "product"
+        yield Finding(
+            "loss-broadcast",
+            f"A {operation} of shape {result} is made from a prediction of shape {shape} in {site.spread} of "
+            f"{site.walked} backwards "
+            "that were looked at: the other side has the same length and another shape.",
+            evidence={
+                "backwards": site.count,
+                "broadcast": site.spread,
+                "prediction": shape,
+                "result": result,
+                "operation": site.spread_by,
+            },
+            where=where,
+            since_step=site.first_step,
+            severity="warning",
+            why="Every prediction meets every target of the batch, not its own.",
+            fix=_SAME_SHAPE,
+        )
+
+
+@rule("metric-broadcast")
+def metric_broadcast(trace: Trace) -> Iterator[Finding]:
+    """Predictions (n, 1) that are compared with labels (n,), or the other way round."""
+    for crossed in trace.part(Comparisons).crossed.values():
+        if crossed.count < 2:
+            continue
+        (one, other), rows = crossed.shapes, max(crossed.shapes[0])
+        yield Finding(
+            "metric-broadcast",
+            f"{one} {crossed.operation} {other} gave {rows} x {rows} results instead of {rows}, {crossed.count} times.",
+            evidence={"count": crossed.count, "shapes": [list(one), list(other)], "operation": crossed.operation},
+            where=crossed.site,
+            since_step=crossed.first_step,
+            why="Every prediction is compared with every label, so that the score says nothing of the model, and may be "
+            "above 100 %.",
+            fix="pred.squeeze(1) == target  # or pred == target.view_as(pred)",
+        )
+    feeds = trace.part(Feeds)
+    trained = {feed.function for feed in feeds.all.values() if feed.spread_graphs}
+    for feed in feeds.of(*ELEMENTWISE):
+        silent = feed.spread - feed.spread_graphs
+        if silent < 2 or feed.graphs or feed.function in trained or feed.shapes is None:
+            continue
+        given, wanted, common = feed.shapes
+        yield Finding(
+            "metric-broadcast",
+            f"{feed.function} without gradient got a prediction of shape {given} and a target of shape {wanted}, which "
+            f"gives {common}, {silent} times.",
+            evidence={"count": silent, "shapes": [list(given), list(wanted)], "operation": feed.function},
+            where=feed.site,
+            since_step=feed.first_step,
+            why="Every prediction is compared with every target, so that the score says nothing of the model.",
+            fix=_SAME_SHAPE,
+        )
+
+
+@rule("padding-in-loss")
+def padding_in_loss(trace: Trace) -> Iterator[Finding]:
+    """Targets in rows that end in runs of one value, found nowhere else, which the loss does not ignore."""
+    for padded in trace.part(Paddings).all.values():
+        if padded.tails < 3 or padded.tails < 0.8 * padded.looked or padded.share < 0.05:
+            continue
+        if padded.matched + padded.unseen < 0.5 * padded.tails:
+            continue  # inputs go on where targets end: a state that lasts, not padding
+        value = padded.values.most_common(1)[0][0]
+        sure = padded.matched >= 0.5 * padded.tails and padded.lone < padded.tails
+        yield Finding(
+            "padding-in-loss",
+            f"Up to {padded.share:.0%} of the targets are {value}, in runs at the ends of the rows and nowhere else, in "
+            f"{padded.tails} of "
+            f"{padded.looked} calls of {padded.function} that were looked at; ignore_index is not {value}.",
+            evidence={
+                "calls": padded.calls, "padded": padded.tails, "looked": padded.looked, "value": value, "share": padded.share,
+                "inputs_end_there_too": padded.matched,
+            },
+            where=padded.site,
+            since_step=padded.first_step,
+            severity="warning" if sure else "hint",
+            why="The model is paid for predicting padding, which is easy and most of what there is: the loss looks "
+            "good, and the words count less.",
+            fix=f"nn.CrossEntropyLoss(ignore_index={value})",
+        )  # fmt: skip
+
+
+@rule("loss-summed")
+def loss_summed(trace: Trace) -> Iterator[Finding]:
+    """Backward from a loss of torch's with reduction='sum' over many samples."""
+    samples = max((feed.samples for feed in trace.part(Feeds).all.values() if feed.reductions["sum"]), default=0)
+    for site in trace.part(Backwards).sites.values():
+        if site.reduction != "sum" or site.count < 10 or samples < 8:
+            continue
+        yield Finding(
+            "loss-summed",
+            f"{site.count} backwards start at a loss that is a sum over up to {samples} samples.",
+            evidence={"backwards": site.count, "samples": samples, "node": site.node},
+            where=site.site,
+            since_step=site.first_step,
+            why="The gradient grows with the batch: a learning rate or a clipping norm that is right for a mean is that "
+            "many times too large, "
+            "and a smaller last batch counts less.",
+            fix="reduction='mean'  # or divide the sum by the number of samples",
+        )
+
+
+@rule("ragged-mean")
+def ragged_mean(trace: Trace) -> Iterator[Finding]:
+    """A mean of batch means that differs from the mean over samples, in a function that divides by the number of batches."""
+    for average in trace.part(Averages).all.values():
+        if not average.unweighted or average.difference <= 0.01:
+            continue
+        yield Finding(
+            "ragged-mean",
+            f"The mean of the batch means is {average.by_batch:.4g}, the mean over samples {average.by_sample:.4g} "
+            f"({average.difference:.1%} apart): batches have {average.smallest} to {average.largest} samples and count alike.",
+            evidence={
+                "by_batch": average.by_batch, "by_sample": average.by_sample, "difference": average.difference,
+                "passes": average.passes,
+                "sizes": [average.smallest, average.largest],
+            },
+            where=average.site,
+            since_step=average.first_step,
+            why="A small last batch counts as much as a full one, so that the score depends on the batch size and on "
+            "what falls into the last batch.",
+            fix="total += loss.item() * len(x)   # and divide by the number of samples, not of batches",
+        )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Rules about losses: targets that cannot be met, and losses that do not depend on the weights."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.rules.losses import _has_one_class
+from instep.doctor.trace import Trace
+from instep.doctor.watch.feeds import BOUNDS, Feeds
+from instep.doctor.watch.lossgraphs import LossGraphs
+
+_NAMES = {"SigmoidBackward0": "sigmoid", "SoftmaxBackward0": "softmax", "TanhBackward0": "tanh", "ReluBackward0": "relu"}
+
+
+@rule("targets-out-of-range")
+def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
+    """Targets outside of 0..1 for a loss on probabilities, or out of reach of the activation before a regression loss."""
+    for feed in trace.part(Feeds).all.values():
+        far = feed.outside >= 2 and feed.outside > 0.3 * feed.looked
+        near = feed.slightly >= 3 and feed.slightly > 0.3 * feed.looked
+        if far or near:
+            count = feed.outside if far else feed.slightly
+            yield Finding(
+                "targets-out-of-range",
+                f"{feed.function} got targets from {feed.low:.4g} to {feed.high:.4g}, where 0 to 1 is expected, in "
+                f"{count} of {feed.looked} calls "
+                "that were looked at.",
+                evidence={"calls": feed.graphs, "outside": count, "looked": feed.looked, "min": feed.low, "max": feed.high},
+                where=feed.site,
+                since_step=feed.first_step,
+                severity=None if far else "hint",
+                why="Targets are probabilities here. Beyond 0..1 the loss has no minimum: it falls without end as the "
+                "outputs grow.",
+                fix="target = (target > 0).float()  # or target / 255, or labels that begin at 0",
+            )
+        for name, count in feed.unreachable.items():
+            if count < 3 or count < 0.8 * feed.looked:
+                continue
+            low, high = BOUNDS[name]
+            yield Finding(
+                "targets-out-of-range",
+                f"{feed.unreachable_share:.0%} of the targets of {feed.function} lie outside of {low:g} to {high:g}, all "
+                f"that the {_NAMES[name]} "
+                f"before it can give, in {count} of {feed.looked} calls that were looked at.",
+                evidence={
+                    "calls": feed.graphs,
+                    "share": feed.unreachable_share,
+                    "activation": _NAMES[name],
+                    "looked": feed.looked,
+                },
+                where=feed.site,
+                since_step=feed.first_step,
+                severity="hint" if name == "ReluBackward0" else "warning",
+                why="The model cannot reach these targets whatever it learns, and its activation saturates in trying.",
+                fix="no activation before a regression loss, or targets scaled into its range",
+            )
+
+
+@rule("constant-loss", revocable=True)
+def constant_loss(trace: Trace) -> Iterator[Finding]:
+    """Every backward from a line gave zero gradients only, from the first on."""
+    if any(_has_one_class(feed) for feed in trace.part(Feeds).all.values()):
+        return  # said by another rule
+    for site in trace.part(LossGraphs).sites.values():
+        least = 5 if trace.strict else 10
+        if site.alive or site.zero < least or site.zero < 0.9 * site.count:
+            continue
+        if site.value == 0 and site.zero < 3 * least:
+            continue  # a reward that has not come yet, a margin that is kept
+        yield Finding(
+            "constant-loss",
+            f"All {site.zero} backwards from this line gave gradients that are exactly zero; the loss was {site.value:.6g}."
+            if site.value is not None
+            else f"All {site.zero} backwards from this line gave gradients that are exactly zero.",
+            evidence={"backwards": site.zero, "loss": site.value},
+            where=site.site,
+            since_step=site.first_step,
+            severity="hint" if site.value == 0 else "error",
+            why="The loss does not depend on the weights, so that no step changes anything: a round, a sign, a "
+            "comparison or a saturated function "
+            "stands between them.",
+            fix="compute the loss from the model's own output; round, argmax and sign only for metrics",
+        )

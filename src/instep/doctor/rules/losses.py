@@ -1,0 +1,224 @@
+"""Rules about losses: what they are fed. Shapes, averages and dead losses are in `loss_shapes.py` and `loss_values.py`."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.feeds import Feed, Feeds
+from instep.doctor.watch.losses import Losses, LossKind
+from instep.doctor.watch.lossgraphs import LossGraphs
+
+SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
+
+
+def _after(kind: LossKind, *names: str) -> tuple[str, int]:
+    """The squashing function that most inputs come from at once, and how many: ("", 0) where it is not most of them."""
+    for name in names:
+        count = kind.origins[name]
+        if count >= 2 and count > 0.5 * kind.origins.total():
+            return SQUASHED[name], count
+    return "", 0
+
+
+@rule("softmax-before-cross-entropy")
+def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
+    """Cross-entropy whose input is a softmax by its graph, or by its values where there is no graph to see."""
+    proved_somewhere = False
+    for kind in sorted(trace.part(Losses).of("cross_entropy"), key=lambda kind: -kind.with_graph):
+        squashed, count = _after(kind, "SoftmaxBackward0", "SigmoidBackward0")
+        looks = kind.examined >= 4 and kind.probabilities == kind.examined
+        if _single(trace, kind) or not (squashed or looks) or (not kind.with_graph and proved_somewhere):
+            continue
+        proved_somewhere = True
+        seen = kind.origins.total()
+        text = (
+            f"the result of a {squashed} in {count} of {seen} calls"
+            if squashed
+            else f"rows that are never negative and sum to 1 in {kind.probabilities} of {kind.examined} calls"
+        )
+        yield Finding(
+            "softmax-before-cross-entropy",
+            f"cross_entropy got {text} that were looked at.",
+            evidence={
+                "calls": kind.count,
+                "after": squashed,
+                "proved": count,
+                "probabilities": kind.probabilities,
+                "examined": kind.examined,
+            },
+            where=kind.site,
+            since_step=kind.first_step,
+            severity="error" if squashed == "softmax" else "warning",
+            why="cross_entropy applies log-softmax itself. A second squashing puts the scores into 0..1, so the loss "
+            "cannot fall below "
+            "a floor and the gradients are small.",
+            fix="loss = F.cross_entropy(logits, target)  # the scores as they are; softmax only to predict",
+        )
+
+
+def _single(trace: Trace, kind: LossKind) -> bool:
+    """Whether that line has one class only, which is said by another rule."""
+    feed = trace.part(Feeds).all.get((kind.function, kind.site))
+    return feed is not None and _has_one_class(feed)
+
+
+@rule("sigmoid-before-bce-logits")
+def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
+    """A loss on logits whose input is a sigmoid or softmax by its graph, or lies within 0..1 where the graph is closed."""
+    for kind in trace.part(Losses).of("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"):
+        feed = trace.part(Feeds).all.get((kind.function, kind.site))
+        squashed, count = _after(kind, "SigmoidBackward0", "SoftmaxBackward0")
+        closed = feed is not None and feed.looked > 0 and feed.opaque == feed.looked
+        looks = closed and kind.examined >= 6 and kind.unit == kind.examined and kind.input_max - kind.input_min > 0.05
+        if not (squashed or looks):
+            continue
+        seen = kind.origins.total()
+        yield Finding(
+            "sigmoid-before-bce-logits",
+            f"{kind.function} got the result of a {squashed} in {count} of {seen} calls that were looked at."
+            if squashed
+            else f"{kind.function} got values within {kind.input_min:.3g} to {kind.input_max:.3g} in all {kind.examined} "
+            "calls that were looked at.",
+            evidence={
+                "calls": kind.count,
+                "after": squashed,
+                "proved": count,
+                "input_min": kind.input_min,
+                "input_max": kind.input_max,
+            },
+            where=kind.site,
+            since_step=kind.first_step,
+            severity="error" if squashed else "warning",
+            why="The loss applies the sigmoid itself. Applied twice, every probability is at least 0.5: the loss of a "
+            "negative cannot fall below "
+            "0.69, that of a positive below 0.31.",
+            fix="loss = F.binary_cross_entropy_with_logits(logits, target)  # no sigmoid before it; or "
+            "F.binary_cross_entropy after one",
+        )
+
+
+def _wrong_axis(feed: Feed) -> bool:
+    """A log-softmax whose rows do not sum to 1 ran over another axis. A square matrix may be meant: a contrastive loss."""
+    return feed.log_softmax == feed.looked >= 2 and feed.unnormalised == feed.looked and feed.square <= 0.5 * feed.looked
+
+
+@rule("softmax-wrong-dim")
+def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
+    """A softmax over the samples of the batch, right before a loss, in one written by hand, or as the output of a model."""
+    told = False
+    for feed in trace.part(Feeds).all.values():
+        rows = feed.softmax_rows >= 2 and feed.softmax_rows > 0.5 * feed.looked and feed.function != "cross_entropy"
+        if _wrong_axis(feed) or rows:
+            told = True
+            yield _over_rows(feed.function, feed.site, feed.first_step, max(feed.softmax_rows, feed.unnormalised), feed.looked)
+    for site in trace.part(LossGraphs).sites.values():
+        if not told and site.softmax_rows >= 2 and site.softmax_rows > 0.5 * site.walked:
+            told = True
+            yield _over_rows("the loss", site.site, site.first_step, site.softmax_rows, site.walked)
+    for seen in trace.part(LossGraphs).outputs.values():
+        if not told and seen.rows >= 3 and seen.rows > 0.8 * seen.calls and not trace.part(Losses).of("cross_entropy"):
+            yield _over_rows(f"a model ({seen.model}) of output {seen.shape}", seen.site, seen.first_step, seen.rows, seen.calls)
+
+
+def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) -> Finding:
+    return Finding(
+        "softmax-wrong-dim",
+        f"The softmax before {what} ran over the samples of the batch in {count} of {seen} calls that were looked at.",
+        evidence={"calls": count, "looked": seen},
+        where=site,
+        since_step=step,
+        why="The classes of a sample do not add up to 1; instead every class adds up to 1 over the batch, so that "
+        "samples compete with each "
+        "other and predictions depend on who else is in the batch.",
+        fix="F.log_softmax(scores, dim=1)  # over the classes",
+    )
+
+
+@rule("nll-on-unnormalised")
+def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
+    """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
+    for feed in trace.part(Feeds).of("nll_loss"):
+        kind = trace.part(Losses).kinds.get((feed.function, feed.site))
+        if kind is None or feed.looked < 2 or feed.unnormalised < 0.9 * feed.looked or feed.logged > 0.1 * feed.looked:
+            continue
+        probabilities = kind.origins["SoftmaxBackward0"] > 0.5 * kind.origins.total()
+        given = "probabilities" if probabilities else "scores that are no log-probabilities"
+        yield Finding(
+            "nll-on-unnormalised",
+            f"nll_loss got {given} in {feed.unnormalised} of {feed.looked} calls that were looked at: "
+            f"the logarithm of the sum of their exponentials is {feed.worst_sum:.3g} away from 0.",
+            evidence={
+                "calls": feed.graphs,
+                "unnormalised": feed.unnormalised,
+                "looked": feed.looked,
+                "logsumexp": feed.worst_sum,
+            },
+            where=feed.site,
+            since_step=feed.first_step,
+            severity="warning" if feed.opaque == feed.looked else "error",
+            why="nll_loss only picks the entry of the target and turns its sign. Without log_softmax before it, the "
+            "loss falls without end by "
+            "pushing one score up, whatever the others are.",
+            fix="loss = F.cross_entropy(scores, target)  # or F.nll_loss(F.log_softmax(scores, dim=1), target)",
+        )
+
+
+def _has_one_class(feed: Feed) -> bool:
+    return (feed.single >= 3 and feed.single > 0.5 * feed.graphs) or (
+        feed.softmax_single >= 3 and feed.softmax_single > 0.5 * feed.looked
+    )
+
+
+@rule("single-class-loss")
+def single_class_loss(trace: Trace) -> Iterator[Finding]:
+    """Cross-entropy over one class, or a softmax over one element before a loss."""
+    for feed in trace.part(Feeds).all.values():
+        if not _has_one_class(feed):
+            continue
+        crossed = feed.single > 0
+        count, seen = (feed.single, feed.graphs) if crossed else (feed.softmax_single, feed.looked)
+        text = "cross_entropy has one class only" if crossed else f"The softmax before {feed.function} runs over one element only"
+        yield Finding(
+            "single-class-loss",
+            f"{text} in {count} of {seen} calls.",
+            evidence={"calls": seen, "single": count, "function": feed.function},
+            where=feed.site,
+            since_step=feed.first_step,
+            why="A softmax over one element is always 1, whatever the model says: the loss does not depend on the "
+            "weights and all "
+            "gradients are zero.",
+            fix="loss = F.binary_cross_entropy_with_logits(output, target.float())  # for two classes; F.mse_loss for a number",
+        )
+
+
+@rule("kl-on-probabilities")
+def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
+    """KL divergence with an input above 0, or a target below 0: not on the scale that it takes."""
+    for feed in trace.part(Feeds).of("kl_div"):
+        for count, text, fix in (
+            (feed.positive, f"an input up to {feed.high:.3g}, where log-probabilities are never above 0",
+             "F.kl_div(F.log_softmax(student, dim=1), F.softmax(teacher, dim=1), reduction='batchmean')"),
+            (feed.negative_target, f"a target down to {feed.low:.3g}, where probabilities are never below 0",
+             "F.kl_div(input, target, reduction='batchmean', log_target=True)  # where the target is a logarithm too"),
+        ):  # fmt: skip
+            if count < 2 or count < 0.5 * feed.looked:
+                continue
+            yield Finding(
+                "kl-on-probabilities",
+                f"kl_div got {text}, in {count} of {feed.looked} calls that were looked at.",
+                evidence={
+                    "calls": feed.graphs,
+                    "wrong": count,
+                    "looked": feed.looked,
+                    "input_max": feed.high,
+                    "target_min": feed.low,
+                },
+                where=feed.site,
+                since_step=feed.first_step,
+                why="kl_div takes log-probabilities first and probabilities second. Fed otherwise its value is no "
+                "divergence: two equal "
+                "distributions do not give 0, and the gradient does not lead to them.",
+                fix=fix,
+            )
+            break

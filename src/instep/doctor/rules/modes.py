@@ -1,0 +1,127 @@
+"""Rules about modes: train() and eval(), gradients on and off."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Calls, Root
+from instep.doctor.watch.loaders import Loader, Loaders
+from instep.doctor.watch.modes import Modes, Stretch
+
+
+@rule("evaluated-in-train-mode", revocable=True)
+def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
+    """Forwards in train mode that nothing is learnt from, of a model that is trained, on held-out batches or graded.
+
+    Not: MC dropout (the same input, or the same pass, again and again), update_bn (also by hand:
+    nobody looks at the output), checkpointing, forwards inside a training step
+    (pseudo-labels, the choice of an action), samples of a generator.
+    """
+    loaders, modes = trace.part(Loaders).all, trace.part(Modes)
+    graded = {
+        (kind.root.number, kind.site, kind.loader, kind.grad): kind for kind in trace.part(Calls).kinds.values() if kind.training
+    }
+    for key, stretch in modes.stretches.items():
+        kind, root = graded.get(key), stretch.root
+        if kind is None or kind.inside or not root.trained or not (root.dropouts or root.batchnorms) or stretch.calls < 2:
+            continue
+        if kind.repeated > 0.2 * kind.count or stretch.passes >= 3:
+            continue
+        held_out = _held_out(stretch, loaders) and kind.fed > 0.5 * kind.count
+        if stretch.grad:
+            sure = held_out and stretch.unused >= 2 and stretch.unused > 0.8 * stretch.calls and kind.graded > 0.5 * kind.count
+        else:
+            sure = (held_out and kind.graded + stretch.kept > 0) or (
+                kind.graded > 0.5 * kind.count and _apart(stretch, trace.steps)
+            )
+        if not sure:
+            continue
+        how = "with a graph that nobody used" if stretch.grad else "without gradient"
+        yield Finding(
+            "evaluated-in-train-mode",
+            f"{root.name} with {_parts(root)} was called {stretch.calls} times {how}, in train mode.",
+            evidence={
+                "model": root.name,
+                "calls": stretch.calls,
+                "dropouts": root.dropouts,
+                "batchnorms": root.batchnorms,
+                "held_out_loader": held_out,
+                "graded": kind.graded,
+            },
+            where=stretch.site,
+            since_step=stretch.first_step,
+            why="Dropout stays active, so that the score is too low and noisy; BatchNorm uses the batch's own statistics "
+            "and mixes those of the "
+            "evaluation data into its running ones.",
+            fix="model.eval()   # before the evaluation; model.train() after it",
+        )
+
+
+def _held_out(stretch: Stretch, loaders: list[Loader]) -> bool:
+    """Whether the calls came on batches of a loader that never trains."""
+    return stretch.loader is not None and loaders[stretch.loader].trained == 0
+
+
+def _apart(stretch: Stretch, steps: int) -> bool:
+    """Whether the calls come in rows, or now and then: not once in every training step."""
+    return stretch.long_rows >= 0.5 * stretch.rows or stretch.rows <= 0.34 * (steps - stretch.first_step + 1)
+
+
+def _parts(root: Root) -> str:
+    return " and ".join(
+        f"{count} {name}" for count, name in ((root.dropouts, "Dropout"), (root.batchnorms, "BatchNorm")) if count
+    )
+
+
+@rule("trained-in-eval-mode", revocable=True)
+def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
+    """Steps after forwards in eval mode alone, since an evaluation, of a model that was trained in train mode before.
+
+    Not: fine-tuning in eval mode from the first step on; models of which some parts are put into train mode by hand. Where it was
+    evaluated before its first step and never trained in train mode, a hint.
+    """
+    for mode in trace.part(Modes).all.values():
+        root = mode.root
+        if mode.run < 3 or mode.partly or not (root.dropouts or root.batchnorms):
+            continue
+        switched = mode.train_steps > 0 and mode.run_after_evaluation
+        if not switched and not (mode.train_steps == 0 and mode.evaluated_first and mode.run >= 10):
+            continue
+        before = f"after {mode.train_steps} in train mode" if switched else "and none in train mode"
+        yield Finding(
+            "trained-in-eval-mode",
+            f"{root.name} with {_parts(root)} made {mode.run} steps in eval mode since it was evaluated, {before}.",
+            evidence={"model": root.name, "eval_steps": mode.run, "train_steps": mode.train_steps, "first": mode.run_first},
+            where=mode.run_site,
+            since_step=mode.run_first,
+            why="eval() stays on until train() is called: dropout does nothing and BatchNorm no longer updates its statistics.",
+            fix="for epoch in range(epochs):\n    model.train()  # at the top of every epoch",
+            severity=None if switched else "hint",
+        )
+
+
+@rule("evaluated-with-grad")
+def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
+    """Calls in eval mode that recorded a graph which no backward and no autograd.grad used, of a model that is trained."""
+    for mode in trace.part(Modes).all.values():
+        trained = mode.train_steps + mode.eval_steps
+        if trained < 3 or mode.wasted < 4 or mode.wasted < 0.5 * (mode.eval_calls - mode.eval_steps):
+            continue
+        in_rows = mode.wasted >= 2 * mode.wasted_stretches
+        yield Finding(
+            "evaluated-with-grad",
+            f"{mode.root.name} was called {mode.wasted} times in eval mode with a graph that nobody used.",
+            evidence={
+                "model": mode.root.name,
+                "calls": mode.wasted,
+                "times": mode.wasted_stretches,
+                "eval_calls": mode.eval_calls,
+            },
+            where=mode.wasted_site,
+            since_step=mode.wasted_first,
+            why="Every activation is kept for a backward that never comes: about twice the memory and more time. The "
+            "numbers are right.",
+            fix="@torch.no_grad()\ndef evaluate(...):",
+            severity=None if in_rows else "hint",
+        )

@@ -1,0 +1,183 @@
+"""Rules of the modes family about what acts differently in train and eval mode: BatchNorm, spectral norm, dropout."""
+
+from collections.abc import Iterable, Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.dropouts import Dropouts
+from instep.doctor.watch.norms import Early, Norm, Norms
+
+
+def _by_site(norms: Iterable[tuple[str | None, Norm]]) -> dict[str | None, list[Norm]]:
+    groups: dict[str | None, list[Norm]] = {}
+    for site, norm in norms:
+        groups.setdefault(site, []).append(norm)
+    return groups
+
+
+def _names(norms: list[Norm]) -> str:
+    names = [norm.name for norm in norms[:3]]
+    return ", ".join(names) + (f" and {len(norms) - 3} more" if len(norms) > 3 else "")
+
+
+@rule("dropout-in-eval", revocable=True)
+def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
+    """Dropout that acts although the module that calls it is in eval mode, and that nobody switched on.
+
+    Not: `training=True` in so many words, registered dropouts that were put into train mode, the same input several times over.
+    """
+    for leak in trace.part(Dropouts).leaks.values():
+        if leak.calls < 2 or leak.repeated > 0.2 * leak.calls:
+            continue
+        if leak.how.startswith("nn."):
+            how, fix = (
+                "is not a registered part of the model, so that eval() does not reach it",
+                "self.drop = nn.Dropout(p)  # in __init__",
+            )
+        elif "attention" in leak.how:
+            how, fix = "was given dropout_p", "dropout_p=self.p if self.training else 0.0"
+        else:
+            how, fix = "was not told the mode", "F.dropout(x, p, training=self.training)"
+        yield Finding(
+            "dropout-in-eval",
+            f"{leak.how} with p={leak.p:g} was active in {leak.calls} calls of {leak.owner} in eval mode: it {how}.",
+            evidence={"function": leak.how, "module": leak.owner, "p": leak.p, "calls": leak.calls},
+            where=leak.site,
+            since_step=leak.first_step,
+            why="Predictions are random in eval mode: the same input gives another output every time, and scores are too low.",
+            fix=fix,
+        )
+
+
+@rule("frozen-batchnorm-moves", revocable=True)
+def frozen_batchnorm_moves(trace: Trace) -> Iterator[Finding]:
+    """BatchNorms in train mode whose own weights are frozen all along and do not change, in a training.
+
+    Not: a discriminator that is frozen while the generator trains, averages and targets (their weights change), momentum=0.
+    """
+    frozen = (
+        (norm.frozen_site, norm)
+        for norm in trace.part(Norms).all
+        if norm.frozen >= 5 and norm.live <= 0.05 * norm.frozen and not norm.moved and len(norm.steps) >= 3
+    )
+    for site, norms in _by_site(frozen).items():
+        model = norms[0].root.name if norms[0].root is not None else "model"
+        yield Finding(
+            "frozen-batchnorm-moves",
+            f"{len(norms)} BatchNorm of {model} ({_names(norms)}) have frozen weights and updated their statistics in "
+            f"{norms[0].frozen} calls.",
+            evidence={"model": model, "norms": len(norms), "names": [norm.name for norm in norms[:8]], "calls": norms[0].frozen},
+            where=site,
+            since_step=norms[0].steps[0],
+            why="requires_grad=False stops the weights, not the running mean and variance: the frozen part gives other "
+            "features as training goes on.",
+            fix="model.train()\nfor m in frozen.modules():\n    if isinstance(m, nn.modules.batchnorm._BatchNorm):\n      "
+            "  m.eval()",
+        )
+
+
+@rule("averaged-batchnorm-stale", revocable=True)
+def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
+    """A copy whose weights change from elsewhere, evaluated with other statistics, while a like BatchNorm is trained.
+
+    Those of the moment of the copy; or, in an average of equal models (SWA), those of the last model, which torch copies. Not:
+    moving averages of torch's, whose statistics are those of a model close by.
+    """
+    norms = trace.part(Norms).all
+    trained = {norm.features for norm in norms if norm.live >= 3}
+    stale = (
+        (norm.eval_site, norm)
+        for norm in norms
+        if norm.features in trained
+        and (norm.unrefreshed or (norm.stale and not norm.train_calls and not norm.optimized and norm.eval_calls))
+    )
+    for site, group in _by_site(stale).items():
+        model = group[0].root.name if group[0].root is not None else "model"
+        yield Finding(
+            "averaged-batchnorm-stale",
+            f"{model} was evaluated {group[0].eval_calls} times with averaged weights; the statistics of its {len(group)} "
+            "BatchNorm are those "
+            f"of {'the last model that went into it' if group[0].unrefreshed else 'the moment when it was copied'}.",
+            evidence={
+                "model": model,
+                "norms": len(group),
+                "names": [norm.name for norm in group[:8]],
+                "calls": group[0].eval_calls,
+            },
+            where=site,
+            why="An average of weights has activations of its own. With running means and variances of another moment its "
+            "score is far too low.",
+            fix="torch.optim.swa_utils.update_bn(train_loader, averaged_model)  # before the evaluation; or use_buffers=True",
+        )
+
+
+@rule("norm-before-first-forward")
+def norm_before_first_forward(trace: Trace) -> Iterator[Finding]:
+    """Spectral norm whose first call was in eval mode, with an estimate of the norm that is far off."""
+    groups: dict[str, list[float]] = {}
+    first: dict[str, Early] = {}
+    for early in trace.part(Norms).early:
+        first.setdefault(early.root, early)
+        groups.setdefault(early.root, []).append(abs(early.sigma) / early.norm)
+    for root, shares in groups.items():
+        early = first[root]
+        if trace.steps < 1:
+            continue
+        yield Finding(
+            "norm-before-first-forward",
+            f"{len(shares)} layers of {root} with spectral_norm were called in eval mode before any call in train mode: "
+            f"{early.layer} is divided by {early.sigma:.3g}, and its norm is about {early.norm:.3g}.",
+            evidence={"model": root, "layers": len(shares), "sigma": early.sigma, "norm": early.norm},
+            where=early.site,
+            since_step=early.step,
+            why="The vectors of spectral_norm begin random and are improved in train mode only: until then the weights "
+            "are scaled at random.",
+            fix="model.train(); model(x)  # some forwards first; or torch.nn.utils.parametrizations.spectral_norm, which "
+            "iterates when made",
+        )
+
+
+@rule("batchnorm-of-one", revocable=True)
+def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
+    """BatchNorms that train on one sample at a time; a hint where the running statistics are never used."""
+    ones = (
+        (norm.ones_site, norm)
+        for norm in trace.part(Norms).all
+        if not norm.shared and norm.ones >= 8 and norm.ones >= 0.6 * norm.graded and norm.live and trace.steps
+    )
+    for site, norms in _by_site(ones).items():
+        model = norms[0].root.name if norms[0].root is not None else "model"
+        evaluated = any(norm.eval_calls for norm in norms)
+        yield Finding(
+            "batchnorm-of-one",
+            f"{len(norms)} BatchNorm of {model} ({_names(norms)}) saw one sample at a time in {norms[0].ones} of "
+            f"{norms[0].graded} training calls.",
+            evidence={"model": model, "norms": len(norms), "calls": norms[0].ones, "of": norms[0].graded, "evaluated": evaluated},
+            where=site,
+            why="The statistics of one sample take out what tells it from others, and in eval mode the running ones do "
+            "something else.",
+            fix="nn.GroupNorm(8, channels)  # or InstanceNorm, or a larger batch_size",
+            severity=None if evaluated else "hint",
+        )
+
+
+@rule("dropout-extreme", revocable=True)
+def dropout_extreme(trace: Trace) -> Iterator[Finding]:
+    """Dropout that drops everything, or nearly: a keep-probability given as p."""
+    for drop in trace.part(Dropouts).drops.values():
+        if not drop.root.trained or drop.extreme < 5 or drop.extreme < 0.9 * drop.calls:
+            continue
+        everything = drop.all >= 0.9 * drop.calls
+        what = "everything" if everything else f"{100 * drop.p:.0f} % of its input"
+        yield Finding(
+            "dropout-extreme",
+            f"{drop.name} of {drop.root.name} has p={drop.p:g} and drops {what} in train mode.",
+            evidence={"model": drop.root.name, "name": drop.name, "p": drop.p, "calls": drop.calls},
+            where=drop.site,
+            cause=f"{drop.site} {drop.name}",
+            why="p is the share that is dropped, not the share that is kept. With p=1 nothing gets through and nothing "
+            "before it learns.",
+            fix=f"nn.Dropout({1 - drop.p:.2g})  # if {drop.p:g} was meant to be kept",
+            severity=None if everything else "hint",
+        )

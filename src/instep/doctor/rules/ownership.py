@@ -1,0 +1,205 @@
+"""Rules about ownership: which model a parameter is registered in, which optimizer holds it, who else has it."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.losses import Losses
+from instep.doctor.watch.moves import Moves
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+from instep.doctor.watch.owners import Orphan, Owners
+from instep.doctor.watch.structure import Structure
+
+STEPS = 5  # optimizer steps below which nothing is said
+
+
+def names(all: list[str], limit: int = 4) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(dict.fromkeys(all[:limit]))
+    return shown if len(all) <= limit else f"{shown} and {len(all) - limit} more"
+
+
+def root_site(trace: Trace, number: int | None) -> str | None:
+    """Where a root is called in training; otherwise where it was called first."""
+    kinds = [kind for kind in trace.part(Calls).kinds.values() if kind.root.number == number]
+    kinds.sort(key=lambda kind: (kind.trained, kind.count), reverse=True)
+    site = next((kind.site for kind in kinds if kind.site), None)
+    return site or trace.part(Structure).first_sites.get(number if number is not None else -1)
+
+
+def _root_name(trace: Trace, number: int | None) -> str:
+    return next((root.name for root in trace.part(Calls).roots if root.number == number), "the model")
+
+
+def _orphans(trace: Trace) -> list[Orphan]:
+    """Those that nobody updates."""
+    return [orphan for orphan in trace.part(Owners).orphans.values() if not orphan.moved and orphan.arrivals >= STEPS]
+
+
+def _optimizer(trace: Trace, number: int | None = None) -> OptimizerRecord | None:
+    """That of the number, or the one with the most steps."""
+    all = trace.part(Optimizers).all
+    if number is not None:
+        return next((record for record in all if record.number == number), None)
+    return max(all, key=lambda record: record.steps, default=None)
+
+
+@rule("unregistered-module", revocable=True)
+def unregistered_module(trace: Trace) -> Iterator[Finding]:
+    """Parameters that get gradients inside a root call, and that the root does not know."""
+    if trace.steps < STEPS:
+        return
+    lost = [orphan for orphan in _orphans(trace) if not orphan.registered]
+    for number in dict.fromkeys(orphan.root for orphan in lost):
+        mine = [orphan for orphan in lost if orphan.root == number]
+        model, bare = _root_name(trace, number), [orphan for orphan in mine if orphan.bare]
+        what = "plain tensors kept as attributes" if len(bare) == len(mine) else "layers kept in a plain list, dict or object"
+        fix = "self.layers = nn.ModuleList([...])   # or nn.ModuleDict({...})"
+        if len(bare) == len(mine):
+            fix = "self.name = nn.Parameter(tensor)"
+        yield Finding(
+            "unregistered-module",
+            f"{len(mine)} parameters ({names([orphan.name for orphan in mine])}) get gradients inside {model} and never change: "
+            f"{model} does not know them ({what}), and no optimizer holds them.",
+            evidence={
+                "model": model,
+                "parameters": len(mine),
+                "names": [orphan.name for orphan in mine][:8],
+                "gradients": mine[0].arrivals,
+            },
+            where=root_site(trace, number),
+            since_step=0,
+            why=f"What {model}.parameters() does not list is not trained, not moved to the device, and not saved.",
+            fix=fix,
+        )
+
+
+@rule("parameter-not-optimized", revocable=True)
+def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
+    """Registered parameters that get gradients at every step, and that no optimizer holds."""
+    record = _optimizer(trace)
+    if trace.steps < STEPS or record is None or trace.part(Owners).stale:
+        return
+    idle = {number for number, steps in _untrainable(trace)}
+    left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
+    left = [] if idle else [orphan for orphan in left if orphan.arrivals >= 0.3 * trace.backwards]
+    for number in dict.fromkeys(orphan.root for orphan in left):
+        mine = [orphan for orphan in left if orphan.root == number]
+        partly = mine[0].partial
+        if not partly and (mine[0].frozen_mode or mine[0].through):
+            continue  # a fixed network that gradients pass through: a feature loss, an image that is optimized
+        calls = sum(kind.count for kind in trace.part(Calls).kinds.values() if kind.root.number == number and kind.trained)
+        losses = [kind for kind in trace.part(Losses).kinds.values() if kind.with_graph]
+        # A whole network of its own may be a feature loss that nobody froze; not where there are only class numbers to learn.
+        doubtful = not partly and (calls > 1.2 * trace.steps or not all(kind.hard for kind in losses))
+        model = _root_name(trace, number)
+        yield Finding(
+            "parameter-not-optimized",
+            f"{len(mine)} parameters of {model} ({names([orphan.name for orphan in mine])}) got a gradient "
+            f"{mine[0].arrivals} times, "
+            f"are in no optimizer, and have not changed.",
+            evidence={
+                "model": model,
+                "parameters": len(mine),
+                "names": [orphan.name for orphan in mine][:8],
+                "gradients": mine[0].arrivals,
+            },
+            where=record.site,
+            since_step=0,
+            severity="hint" if doubtful else None if partly and not mine[0].frozen_mode else "warning",
+            cause=f"{record.site}|{number}",
+            why="Their gradients are computed and thrown away: this part of the model stays as it was initialised.",
+            fix="optimizer = Optimizer(model.parameters(), …)   # or freeze them: p.requires_grad_(False)",
+        )
+
+
+@rule("stale-optimizer", revocable=True)
+def stale_optimizer(trace: Trace) -> Iterator[Finding]:
+    """An optimizer that holds tensors of a model that was replaced."""
+    for number, stale in trace.part(Owners).stale.items():
+        record = _optimizer(trace, number)
+        if record is None or trace.steps < STEPS:
+            continue
+        yield Finding(
+            "stale-optimizer",
+            f"{record.name} holds {stale.held} parameters that no module in use has, while {stale.orphans} parameters of "
+            "the model "
+            f"({names(stale.names)}) get gradients and are in no optimizer.",
+            evidence={
+                "optimizer": record.name,
+                "held_for_nobody": stale.held,
+                "not_held": stale.orphans,
+                "names": stale.names[:8],
+            },
+            where=record.site,
+            since_step=stale.since_step,
+            why="The model, or a layer of it, was replaced after the optimizer was made; the new weights are never updated.",
+            fix="# build the optimizer last, after every layer is in place\noptimizer = Optimizer(model.parameters(), …)",
+        )
+
+
+@rule("dead-parameter", revocable=True)
+def dead_parameter(trace: Trace) -> Iterator[Finding]:
+    """Parameters in an optimizer that have never had a gradient, once there was time for every branch to be used."""
+    if (not trace.ended and trace.steps < 500) or trace.part(Owners).stale:
+        return
+    dead = trace.part(Owners).dead.values()
+    for number, root in dict.fromkeys((fact.optimizer, fact.root) for fact in dead):
+        record = _optimizer(trace, number)
+        if record is None or record.totals.get("fresh", 0) < 20:
+            continue
+        mine = [fact for fact in dead if (fact.optimizer, fact.root) == (number, root)]
+        cut = [fact for fact in mine if fact.in_grad]
+        shown, model = cut or mine, _root_name(trace, root)
+        reason = "their layers take no part in the loss"
+        if shown[0].called:
+            reason = "their layers are called, but nothing comes back" if cut else "their layers run under torch.no_grad()"
+        yield Finding(
+            "dead-parameter",
+            f"{len(shown)} parameters of {model} in {record.name} ({names([fact.name for fact in shown])}) have had no "
+            "gradient in "
+            f"{record.steps} steps: {reason}.",
+            evidence={
+                "model": model,
+                "parameters": len(shown),
+                "names": [fact.name for fact in shown][:8],
+                "steps": record.steps,
+            },
+            where=root_site(trace, root),
+            since_step=0,
+            severity=None if cut else "hint",
+            why="The optimizer leaves out what has no gradient: these weights stay as they were initialised.",
+            fix="# use the layer in forward(), and do not cut its output off with .detach(), .data, .item() or numpy; or "
+            "remove it",
+        )
+
+
+def _untrainable(trace: Trace) -> Iterator[tuple[int, int]]:
+    """Optimizers, and how many steps, if in all of them nothing could be trained."""
+    for number, steps in trace.part(Moves).idle.items():
+        record = _optimizer(trace, number)
+        if record is not None and steps >= 10 and steps >= record.steps:
+            yield number, steps
+
+
+@rule("nothing-trainable", revocable=True)
+def nothing_trainable(trace: Trace) -> Iterator[Finding]:
+    """An optimizer in whose every step no parameter required a gradient."""
+    for number, steps in _untrainable(trace):
+        record = _optimizer(trace, number)
+        if record is None or (not trace.ended and steps < 500):  # layers may be unfrozen later
+            continue
+        site = record.recent[-1].site if record.recent else record.site
+        yield Finding(
+            "nothing-trainable",
+            f"{record.name} took {steps} steps and in none of them did any of its {len(record.parameters)} parameters "
+            "require a gradient.",
+            evidence={"optimizer": record.name, "steps": steps, "parameters": len(record.parameters), "made_at": record.site},
+            where=site,
+            since_step=0,
+            why="Everything that it holds is frozen, so that its steps change nothing.",
+            fix="for p in model.parameters():\n    p.requires_grad_(True)   # or hand the optimizer the parameters that "
+            "are to learn",
+        )

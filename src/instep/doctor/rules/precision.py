@@ -1,0 +1,89 @@
+"""Rules about precision: scaled gradients, float16 without scaling, updates lost in rounding."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.scaling import Scaling
+from instep.doctor.watch.updates import Updates
+
+
+@rule("clip-before-unscale")
+def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
+    """Clips of gradients that a GradScaler has scaled and not unscaled, before its step."""
+    for place in trace.part(Scaling).clips.values():
+        if place.scaled < 2 or place.scaled < 0.5 * place.count:
+            continue
+        known = place.scale is not None and place.scale != float("inf")
+        effect = (
+            f": with a scale of {place.scale:g} a limit of {place.limit:g} is one of {place.limit / place.scale:.2g}"
+            if known and place.scale
+            else ""
+        )
+        yield Finding(
+            "clip-before-unscale",
+            f"{place.scaled} of {place.count} clips were done on gradients that were still scaled{effect}.",
+            evidence={
+                "clips": place.count,
+                "scaled": place.scaled,
+                "limit": place.limit,
+                "scale": place.scale if known else None,
+                "norm": place.norm,
+            },
+            where=place.site,
+            since_step=place.first_step,
+            why="The scaler divides the gradients by its scale inside step(), after the clipping: what reaches the "
+            "weights is thousands of times "
+            "smaller than the limit says.",
+            fix="  scaler.scale(loss).backward()\n+ scaler.unscale_(optimizer)\n  clip_grad_norm_(...)",
+        )
+
+
+@rule("fp16-without-scaler")
+def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
+    """Backwards through float16 whose loss is not scaled."""
+    for place in trace.part(Scaling).backwards.values():
+        unscaled = place.half - place.scaled
+        if unscaled < 8 or unscaled < 0.8 * place.count:
+            continue
+        how = "under autocast to float16" if place.autocast >= 0.5 * place.half else "with float16 weights"
+        yield Finding(
+            "fp16-without-scaler",
+            f"{unscaled} of {place.count} backwards went through float16 ({how}) with a loss that nothing scaled.",
+            evidence={"backwards": place.count, "unscaled": unscaled, "autocast": place.autocast},
+            where=place.site,
+            since_step=place.first_step,
+            why="float16 ends at 6e-8: smaller gradients become exactly zero, the lower layers' first.",
+            fix='use bfloat16, or\n+ scaler = torch.amp.GradScaler("cuda")\n- loss.backward(); optimizer.step()\n'
+            "+ scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+        )
+
+
+@rule("update-below-precision", revocable=True)
+def update_below_precision(trace: Trace) -> Iterator[Finding]:
+    """Low-precision weights most of which a step with gradient leaves exactly as they were."""
+    for movement in trace.part(Updates).optimizers.values():
+        moves = [move for move in movement.moves if len(move.unchanged) >= 5 and move.size >= 16]
+        lost = [move for move in moves if median(move.unchanged) >= 0.9]
+        if not movement.torchs or not lost or len(lost) < 0.5 * len(moves):
+            continue
+        share = median(value for move in lost for value in move.unchanged)
+        yield Finding(
+            "update-below-precision",
+            f"{share:.1%} of the elements of {lost[0].name} ({lost[0].dtype}) that had a gradient were the same after a "
+            f"step of {movement.name}.",
+            evidence={
+                "optimizer": movement.name,
+                "dtype": lost[0].dtype,
+                "tensors": [move.name for move in lost],
+                "unchanged_share": round(share, 4),
+                "samples": sum(len(move.unchanged) for move in lost),
+            },
+            where=movement.site,
+            why=f"{lost[0].dtype} cannot show updates smaller than half the distance to its next number: they are "
+            "rounded away, step after step.",
+            fix="keep the weights in float32 and compute in low precision:\n"
+            'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+        )

@@ -1,0 +1,87 @@
+"""Rules of the schedule family about optimizers that begin anew: made again, or loaded."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.rates import Rates
+from instep.doctor.watch.renewals import Line, Renewals
+
+
+@rule("optimizer-recreated")
+def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
+    """An optimizer with state, made again and again for the same parameters while they go on training.
+
+    Not: stages with other parameters, weights that are set back in between (folds, tasks of a meta-learner), terms of several
+    epochs (tasks that follow each other).
+    """
+    for line in trace.part(Renewals).lines:
+        ended = list(line.terms)[:-1]
+        if not line.stateful or line.made < 3 or not ended:
+            continue
+        if sum(term.rewritten for term in ended) > 0.2 * len(ended) or any(term.steps == 0 for term in ended):
+            continue
+        sure = _by_pass(line) or _by_step(line)
+        same_lr = len({term.lr for term in line.terms}) == 1
+        if not sure and not (same_lr and line.made >= 4 and not any(term.passes for term in ended)):
+            continue
+        each = sum(term.steps for term in ended) / len(ended)
+        yield Finding(
+            "optimizer-recreated",
+            f"{line.name} was made {line.made} times for the same {line.parameters} parameters, after about {each:.0f} "
+            "steps each time.",
+            evidence={"optimizer": line.name, "made": line.made, "steps_each": each, "parameters": line.parameters},
+            where=line.site,
+            since_step=line.terms[0].made_step,
+            why="Each new optimizer begins without momentum and moment estimates, so that what it had learnt about the "
+            "gradients is thrown away.",
+            fix="optimizer = ...  # once, before the loop",
+            severity=None if sure else "hint",
+        )
+
+
+def _by_pass(line: Line) -> bool:
+    """A new one for every pass over the same loader."""
+    terms = list(line.terms)[:-1]
+    return len(terms) >= 2 and all(term.passes == 1 for term in terms) and len({term.loader for term in terms}) == 1
+
+
+def _by_step(line: Line) -> bool:
+    """A new one for every step or two."""
+    terms = list(line.terms)[:-1]
+    return len(terms) >= 5 and all(term.steps <= 2 for term in terms)
+
+
+@rule("lr-overwritten-by-load")
+def lr_overwritten_by_load(trace: Trace) -> Iterator[Finding]:
+    """A step with a loaded lr that is not the one the optimizer was made with, nor a scheduled descendant of it."""
+    written = trace.part(Rates).written
+    for load in trace.part(Renewals).loads:
+        if (
+            not load.used
+            or load.used != load.loaded
+            or len(load.made) != len(load.loaded)
+            or not written.get(load.optimizer, True)
+        ):
+            continue
+        others = [
+            (made, loaded)
+            for made, loaded, initial in zip(load.made, load.loaded, load.initial, strict=True)
+            if not _near(made, loaded) and not (initial is not None and _near(made, initial))
+        ]
+        if not others:
+            continue
+        made, loaded = others[0]
+        yield Finding(
+            "lr-overwritten-by-load",
+            f"{load.name} was made with lr={made:.4g}; load_state_dict set it to {loaded:.4g}, and the next step used that.",
+            evidence={"optimizer": load.name, "made_lr": made, "loaded_lr": loaded, "groups": len(others)},
+            where=load.site,
+            why="A saved optimizer brings its learning rate and other settings along; what was given to the new one is lost.",
+            fix='for group in optimizer.param_groups:\n    group["lr"] = lr  # after load_state_dict, if the new rate is meant',
+        )
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= 1e-6 * max(abs(a), abs(b))

@@ -1,0 +1,210 @@
+"""Rules about schedules: learning rates and what changes them."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.loaders import Loaders
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+from instep.doctor.watch.rates import Rate, Rates
+from instep.doctor.watch.schedulers import SchedulerRecord, Schedulers
+
+Scheduled = tuple[SchedulerRecord, OptimizerRecord, Rate]
+
+
+def _scheduled(trace: Trace) -> Iterator[Scheduled]:
+    """Every scheduler that has stepped, with its optimizer."""
+    optimizers, rates = trace.part(Optimizers).all, trace.part(Rates).all
+    for scheduler in trace.part(Schedulers).all:
+        rate = rates.get(scheduler.number)
+        if rate is not None and scheduler.optimizer is not None:
+            yield scheduler, optimizers[scheduler.optimizer], rate
+
+
+@rule("scheduler-before-optimizer")
+def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
+    """A scheduler that steps before its optimizer has, from a line that goes on doing so.
+
+    Not: the fast-forward of a resumed run (several steps, or another line), a first step that a GradScaler or a NaN-guard left
+    out (a backward came before, and later on the order is right), a first rate of 0, `step(0)`.
+    """
+    for scheduler, owner, rate in _scheduled(trace):
+        if scheduler.early != 1 or not scheduler.early_again or owner.all_steps < 2 or scheduler.name == "ReduceLROnPlateau":
+            continue
+        if rate.loaded or rate.early_position < 1 or scheduler.first_lr == 0.0:
+            continue
+        if rate.early_backwards and (rate.seen < 3 or rate.pending < 0.7 * rate.seen):
+            continue
+        yield Finding(
+            "scheduler-before-optimizer",
+            f"{scheduler.name} stepped before the first step of {owner.name}: the first learning rate, "
+            f"{scheduler.first_lr:.4g}, was never used.",
+            evidence={
+                "scheduler": scheduler.name,
+                "optimizer": owner.name,
+                "scheduler_steps": scheduler.steps,
+                "optimizer_steps": owner.all_steps,
+                "skipped_lr": scheduler.first_lr,
+            },
+            where=scheduler.early_site,
+            since_step=0,
+            why="The schedule runs one ahead of the training: its first value is skipped and all others come too early.",
+            fix="optimizer.step()\nscheduler.step()  # after it",
+        )
+
+
+@rule("schedule-wrong-unit", revocable=True)
+def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
+    """Schedulers that count in another unit than they are stepped in, by what became of the learning rate."""
+    passes = sum(loader.full_passes for loader in trace.part(Loaders).all if loader.trained)
+    found: dict[int, Finding] = {}
+    for scheduled in _scheduled(trace):
+        scheduler, owner, _ = scheduled
+        if scheduler.steps < 2 or owner.all_steps < 30 or scheduler.name == "ReduceLROnPlateau":
+            continue
+        finding = None
+        if scheduler.steps >= 0.7 * owner.all_steps:
+            finding = _counts_epochs(scheduled, passes)
+        elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
+            finding = _counts_batches(scheduled)
+        if finding is not None:
+            found.setdefault(owner.number, finding)
+    yield from found.values()
+
+
+def _counts_epochs(scheduled: Scheduled, passes: int) -> Finding | None:
+    """Stepped with every update: did the rate run out, or swing, as if the horizon were given in epochs?"""
+    scheduler, owner, rate = scheduled
+    steps, epoch = owner.all_steps, owner.all_steps / passes if passes >= 2 else 0.0
+    stepwise = scheduler.name in ("StepLR", "MultiStepLR", "ExponentialLR")
+    level = 0 if stepwise and epoch else 1
+    faded = rate.faded[level] + (steps - rate.last_done if rate.fading[level] else 0)
+    if faded > 0.4 * steps:
+        return _wrong_unit(
+            scheduled,
+            f"with every update: the learning rate was below {(1e-3, 1e-4)[level]:g} of its highest value for {faded} of "
+            f"{steps} updates",
+            {"faded_updates": faded},
+            "scheduler.step()  # once an epoch, after the loop over batches",
+        )
+    half = scheduler.horizon.get("T_max")
+    swings = isinstance(half, (int, float)) and scheduler.name == "CosineAnnealingLR" and scheduler.steps >= 4 * half
+    if swings and half and (half == passes or (epoch and half <= epoch / 2)):
+        return _wrong_unit(
+            scheduled,
+            f"with every update, so that the learning rate went down and up again every {2 * half:g} updates",
+            {"T_max": half, "epochs": passes},
+            "scheduler.step()  # once an epoch; or T_max=epochs * len(loader)",
+        )
+    milestones = scheduler.horizon.get("milestones")
+    if milestones and epoch and max(milestones) < min(epoch, steps / 3) and passes >= 3 and scheduler.cuts >= 2:
+        return _wrong_unit(
+            scheduled,
+            f"with every update: all of its milestones {milestones} were passed within the first epoch of {epoch:.0f} updates",
+            {"milestones": milestones, "epochs": passes},
+            "scheduler.step()  # once an epoch, after the loop over batches",
+        )
+    return None
+
+
+def _counts_batches(scheduled: Scheduled) -> Finding | None:
+    """Stepped far less often than the optimizer: does the horizon count updates?"""
+    scheduler, owner, rate = scheduled
+    steps, each = owner.all_steps, owner.all_steps / scheduler.steps
+    horizon = next(
+        (scheduler.horizon[name] for name in ("total_steps", "T_max", "total_iters") if name in scheduler.horizon), None
+    )
+    if isinstance(horizon, int) and scheduler.steps <= 0.5 * horizon:
+        planned = abs(horizon - steps) <= max(scheduler.steps, 0.02 * steps)
+        one_cycle = scheduler.name == "OneCycleLR" and horizon >= 3 * each and abs(horizon / each - round(horizon / each)) < 0.01
+        of_loader = scheduler.name == "CosineAnnealingLR" and each >= 16 and horizon == round(each)
+        if planned or one_cycle or of_loader:
+            return _wrong_unit(
+                scheduled,
+                f"once in {each:.0f} updates, and had made {scheduler.steps} of its {horizon} steps when the run ended "
+                f"after {steps} updates",
+                {"horizon": horizon},
+                "scheduler.step()  # with every update, inside the loop over batches",
+                hint=of_loader and not (planned or one_cycle),
+            )
+    top, low = rate.highest[0] if rate.highest else 0.0, scheduler.first_lr
+    rising = scheduler.steps >= 3 and rate.falls == 0 and rate.rises == rate.seen
+    reached = low + (top - low) / scheduler.steps * steps  # where it would be, stepped with every update
+    if rising and top <= 0.25 * scheduler.base_lr and reached >= 0.8 * scheduler.base_lr:
+        return _wrong_unit(
+            scheduled,
+            f"once in {each:.0f} updates, and never left the warm-up: {top:.3g} of {scheduler.base_lr:.3g} after {steps} updates",
+            {"highest_lr": top, "base_lr": scheduler.base_lr},
+            "scheduler.step()  # with every update, if the warm-up is counted in updates",
+            hint=True,
+        )
+    return None
+
+
+def _wrong_unit(scheduled: Scheduled, saw: str, evidence: dict[str, object], fix: str, *, hint: bool = False) -> Finding:
+    scheduler, owner, _ = scheduled
+    common = {"scheduler": scheduler.name, "scheduler_steps": scheduler.steps, "optimizer_steps": owner.all_steps}
+    return Finding(
+        "schedule-wrong-unit",
+        f"{scheduler.name} was stepped {saw}.",
+        evidence=common | evidence,
+        where=scheduler.sites.most_common(1)[0][0],
+        since_step=0,
+        why="A schedule counts its own steps. With its length in epochs and a step for every batch it ends far too early; "
+        "the other way round "
+        "it hardly begins.",
+        fix=fix,
+        severity="hint" if hint else None,
+    )
+
+
+@rule("one-cycle-max-lr")
+def one_cycle_max_lr(trace: Trace) -> Iterator[Finding]:
+    """OneCycleLR whose peak is not above the lr that somebody wrote for the optimizer."""
+    for cycle in trace.part(Rates).cycles:
+        if (
+            not cycle.lrs
+            or not cycle.written
+            or any(top > lr * (1 + 1e-9) for top, lr in zip(cycle.max_lrs, cycle.lrs, strict=False))
+        ):
+            continue
+        yield Finding(
+            "one-cycle-max-lr",
+            f"OneCycleLR has max_lr={cycle.max_lrs[0]:.4g}, and the optimizer was given lr={cycle.lrs[0]:.4g}, which is "
+            "overwritten.",
+            evidence={"max_lr": cycle.max_lrs[0], "lr": cycle.lrs[0]},
+            where=cycle.site,
+            why="The cycle begins at max_lr / 25 and touches max_lr once: a max_lr equal to the usual lr trains with far "
+            "less on average.",
+            fix=f"max_lr={10 * cycle.lrs[0]:.3g}  # the largest rate that still trains; a range test finds it",
+        )
+
+
+@rule("lambda-absolute-lr", revocable=True)
+def lambda_absolute_lr(trace: Trace) -> Iterator[Finding]:
+    """LambdaLR whose factor is never more than about the base rate itself, and is not on its way up."""
+    for scheduler, owner, _ in _scheduled(trace):
+        base, top = scheduler.base_lr, max(scheduler.highest, scheduler.first_lr)
+        if (
+            scheduler.name != "LambdaLR"
+            or not 0 < base < 0.1
+            or owner.all_steps < 20
+            or scheduler.steps < (3 if trace.ended else 10)
+        ):
+            continue
+        factor = top / base
+        rates = [lr for _, lr in scheduler.lrs]
+        still_rising = rates[-1] >= top and rates[len(rates) // 2] < 0.99 * top
+        if not 0 < factor <= 0.1 or not 0.1 <= factor / base <= 10 or still_rising:
+            continue
+        yield Finding(
+            "lambda-absolute-lr",
+            f"LambdaLR multiplied lr={base:.4g} by at most {factor:.4g}: the learning rate was never above {top:.3g}.",
+            evidence={"base_lr": base, "highest_factor": factor, "highest_lr": top, "optimizer_steps": owner.all_steps},
+            where=scheduler.site,
+            since_step=0,
+            why="LambdaLR takes a factor for the optimizer's lr. A function that returns a learning rate gives lr times "
+            "lr, far too little.",
+            fix="lr_lambda=lambda step: get_lr(step) / base_lr   # or lr=1.0 in the optimizer",
+        )

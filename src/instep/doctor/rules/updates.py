@@ -1,0 +1,193 @@
+"""Rules about the size of updates and the course of the loss."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.scaling import Scaling
+from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
+
+
+@rule("non-finite")
+def non_finite(trace: Trace) -> Iterator[Finding]:
+    """Weights that are inf or nan after a step on a loss that was; or losses that are, most of the time, and steps go on."""
+    sites = trace.part(Backwards).sites
+    for movement in trace.part(Updates).optimizers.values():
+        site = sites.get(movement.loss_site)
+        count, total = (site.non_finite, site.count) if site is not None else (movement.odd, movement.odd)
+        spoiled = movement.spoiled >= 2 or (movement.spoiled == 1 and movement.spoilt_last and trace.ended)
+        odd = movement.odd >= 5 and count >= 0.5 * total
+        if not spoiled and not odd:
+            continue
+        hopeless = spoiled or (count >= 8 and count >= 0.9 * total)
+        damage = "and the weights are inf or nan as well" if spoiled else "and steps were done on them"
+        yield Finding(
+            "non-finite",
+            f"{count} of {total} losses were inf or nan, {damage}.",
+            evidence={
+                "backwards": total,
+                "non_finite": count,
+                "weights_spoiled": spoiled,
+                "first_step": site.first_non_finite if site is not None else movement.first_spoiled,
+            },
+            where=movement.loss_site,
+            since_step=site.first_non_finite if site is not None else movement.first_spoiled,
+            severity="error" if hopeless else "warning",
+            why="Once a weight is nan, every output that depends on it is, and no step brings it back."
+            if spoiled
+            else "Such a loss says nothing.",
+            fix="look for log(0), sqrt(0), division by zero, exp of large numbers at the loss; add a small epsilon or "
+            "use the *_with_logits and "
+            "log_softmax forms; skip the step where the loss is not finite",
+        )
+
+
+def _spoiled(trace: Trace) -> bool:
+    return any(movement.spoiled for movement in trace.part(Updates).optimizers.values())
+
+
+def _level(movement: Movement) -> float:
+    """The median of the last relative updates, of the tensor that moves most."""
+    return max((median(list(move.ratios)[-4:]) for move in movement.moves if len(move.ratios) >= 3), default=0.0)
+
+
+def _growth(trend: Trend) -> tuple[float, float, float] | None:
+    """(first, lowest, last) of a loss that is ten times its minimum now, and far above all that it was in its first third."""
+    blocks = trend.blocks
+    if len(blocks) < 4 or trend.negative:
+        return None
+    first, lowest, last = blocks[0], min(blocks), min(blocks[-2:])
+    if not lowest >= 0 or last <= 10 * max(lowest, 1e-6) or last <= 3 * max(blocks[: max(len(blocks) // 3, 1)]):
+        return None
+    return first, lowest, last
+
+
+def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    growth = _growth(trend)
+    if growth is None:
+        return None
+    stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
+    level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
+    enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
+    return growth if level > 0.03 and growth[2] > enough * growth[0] else None
+
+
+@rule("diverging-loss", revocable=True)
+def diverging_loss(trace: Trace) -> Iterator[Finding]:
+    """A loss far above its minimum and its beginning, while updates are large."""
+    if _spoiled(trace):
+        return  # non-finite says it
+    for trend in trace.part(Updates).trends.values():
+        growth = _diverging(trace, trend)
+        if growth is None:
+            continue
+        first, lowest, last = growth
+        at = trend.steps[trend.blocks.index(lowest)]
+        yield Finding(
+            "diverging-loss",
+            f"the loss has grown from {lowest:.3g} at step {at} to "
+            f"{last:.3g}{f'; it began at {first:.3g}' if lowest < first else ''}.",
+            evidence={"first": first, "lowest": lowest, "lowest_step": at, "last": last},
+            where=trend.site,
+            since_step=at,
+            why="The run moves away from what it had found. Nearly always the learning rate is too high for the size "
+            "of the gradients.",
+            fix="lower the learning rate (a tenth, to begin with), warm it up, or clip the gradients before each step",
+        )
+
+
+def _is_blown_up(movement: Movement) -> bool:
+    """Whether the first steps replaced the weights, which have grown since, and steps are large even next to that."""
+    moves = [move for move in movement.moves if move.size >= 16]
+    enough = [
+        move
+        for move in moves
+        if move.late >= 5 and len(move.ratios) < 32 and move.ratios[0] > 0.3 and median(list(move.ratios)[-4:]) > 0.03
+    ]
+    return bool(enough) and len(enough) == len(moves)
+
+
+def _level_with_start(trace: Trace, trend: Trend) -> bool:
+    """Whether the loss is at least not above where it began."""
+    site = trace.part(Backwards).sites.get(trend.site)
+    first = site.first_value if site is not None else None
+    return first is None or len(trend.blocks) < 2 or trend.blocks[-1] < 0.9 * first
+
+
+def _improves(trace: Trace, trend: Trend) -> bool:
+    """Whether the loss is well below where it began."""
+    site = trace.part(Backwards).sites.get(trend.site)
+    first = site.first_value if site is not None else None
+    return first is not None and len(trend.blocks) >= 2 and trend.blocks[-1] < 0.6 * first
+
+
+def _name(moves: list[Moves]) -> str:
+    names = [move.name for move in moves]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+@rule("exploding-updates", revocable=True)
+def exploding_updates(trace: Trace) -> Iterator[Finding]:
+    """Tensors that most steps change by more than a tenth."""
+    updates = trace.part(Updates)
+    trends = updates.trends.values()
+    if _spoiled(trace) or any(_diverging(trace, trend) or _improves(trace, trend) for trend in trends):
+        return
+    for movement in updates.optimizers.values():
+        moves = [move for move in movement.moves if move.size >= 16 and move.late >= 5 and move.high >= 0.6 * move.late]
+        if not moves and _is_blown_up(movement) and not any(_level_with_start(trace, trend) for trend in trends):
+            moves = [move for move in movement.moves if move.size >= 16]
+        if not moves:
+            continue
+        typical = median(ratio for move in moves for ratio in move.ratios)
+        yield Finding(
+            "exploding-updates",
+            f"steps of {movement.name} change {_name(moves)} by more than a tenth of their size again and again: the "
+            f"median is {typical:.2g}.",
+            evidence={
+                "optimizer": movement.name,
+                "tensors": [move.name for move in moves],
+                "median_ratio": typical,
+                "samples": sum(move.late for move in moves),
+                "above_a_tenth": sum(move.high for move in moves),
+            },
+            where=movement.site,
+            severity="hint",
+            why="About a thousandth is healthy. Weights that are replaced within ten steps keep nothing of what they learned.",
+            fix="lower the learning rate",
+        )
+
+
+@rule("vanishing-updates", revocable=True)
+def vanishing_updates(trace: Trace) -> Iterator[Finding]:
+    """Tensors that get gradients and have never moved by more than float32 can just about show."""
+    if any(place.scaled for place in trace.part(Scaling).clips.values()):
+        return  # clip-before-unscale says it
+    for movement in trace.part(Updates).optimizers.values():
+        whole = [move for move in movement.moves if move.dtype in ("float32", "float64")]
+        moves = [move for move in whole if move.samples >= 6 and move.low >= 0.9 * move.samples and move.highest < 1e-6]
+        if not moves:
+            continue
+        typical = median(ratio for move in moves for ratio in move.ratios)
+        yield Finding(
+            "vanishing-updates",
+            f"no step of {movement.name} that was looked at changes {_name(moves)} by more than a millionth of their "
+            f"size: the median is {typical:.1g}.",
+            evidence={
+                "optimizer": movement.name,
+                "tensors": [move.name for move in moves],
+                "of": len(whole),
+                "median_ratio": typical,
+                "samples": sum(move.samples for move in moves),
+            },
+            where=movement.site,
+            severity="hint",
+            why="About a thousandth is healthy. These weights get gradients, and still do not learn.",
+            fix="raise the learning rate"
+            if len(moves) == len(whole)
+            else "the gradient dies on its way down: use ReLU-like activations, residual connections or normalisation",
+        )

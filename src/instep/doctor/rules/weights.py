@@ -1,0 +1,192 @@
+"""Rules about weights: frozen ones that move, flags misspelt, layers and teachers that are the same object, values all alike."""
+
+from collections.abc import Iterator
+
+from instep.doctor.finding import Finding
+from instep.doctor.rules import rule
+from instep.doctor.rules.ownership import names, root_site
+from instep.doctor.trace import Trace
+from instep.doctor.watch.moves import Moves
+from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.structure import Sharing, Structure
+
+
+@rule("frozen-parameter-moves")
+def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
+    """Parameters that were trained, then frozen, and that steps still change."""
+    facts = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2 and fact.moves >= 0.5 * fact.looks]
+    for number in dict.fromkeys(fact.optimizer for fact in facts):
+        mine = [fact for fact in facts if fact.optimizer == number]
+        change = max(fact.change for fact in mine)
+        yield Finding(
+            "frozen-parameter-moves",
+            f"{len(mine)} frozen parameters ({names([fact.name for fact in mine])}) were changed by {mine[0].moves} of "
+            f"{mine[0].looks} steps "
+            f"that were looked at, by up to {change:.2g} in one step.",
+            evidence={
+                "parameters": len(mine),
+                "names": [f.name for f in mine][:8],
+                "moves": mine[0].moves,
+                "largest_change": change,
+            },
+            where=mine[0].site,
+            since_step=mine[0].first_step,
+            why="requires_grad=False stops new gradients, but the old one is still there: zeroed or not, momentum, Adam's "
+            "averages and weight "
+            "decay go on moving the weight until its .grad is None.",
+            fix="p.requires_grad_(False)\np.grad = None   # or optimizer.zero_grad(set_to_none=True)",
+        )
+
+
+@rule("requires-grad-typo")
+def requires_grad_typo(trace: Trace) -> Iterator[Finding]:
+    """Flags that torch does not know, on parameters; `requires_grad` on a module, where it does nothing."""
+    for typo in trace.part(Structure).typos.values():
+        module = typo.owner != "Parameter"
+        what = f"the module {typo.owner}" if module else f"{typo.count} parameters"
+        tail = "on a module it changes nothing; its parameters are as they were" if module else "torch does not know that name"
+        yield Finding(
+            "requires-grad-typo",
+            f"`.{typo.attribute} = {typo.value}` was set on {what}: {tail}.",
+            evidence={"attribute": typo.attribute, "value": typo.value, "owner": typo.owner, "count": typo.count},
+            where=typo.where,
+            since_step=0,
+            severity="warning" if module else None,
+            why="Python lets any attribute be set. What was to be frozen goes on training (or the other way round).",
+            fix=f"module.requires_grad_({typo.value})" if module else f"param.requires_grad = {typo.value}",
+        )
+
+
+@rule("layer-shared-by-accident")
+def layer_shared_by_accident(trace: Trace) -> Iterator[Finding]:
+    """One layer with parameters several times in a list of layers."""
+    for shared in trace.part(Structure).shared:
+        yield Finding(
+            "layer-shared-by-accident",
+            f"{shared.places} places of a {shared.container} hold the same {shared.layer}: one set of {shared.parameters} "
+            "parameters.",
+            evidence={
+                "container": shared.container,
+                "layer": shared.layer,
+                "places": shared.places,
+                "parameters": shared.parameters,
+            },
+            where=root_site(trace, shared.root),
+            since_step=0,
+            cause=f"{shared.root}|{shared.layer}",
+            why="`[layer] * n` repeats the object, not the layer: the model is as deep as it looks, with the weights of "
+            "one layer.",
+            fix="nn.ModuleList([make_layer() for _ in range(n)])   # or copy.deepcopy(layer)",
+        )
+
+
+@rule("weights-not-tied")
+def weights_not_tied(trace: Trace) -> Iterator[Finding]:
+    """Two weights of one model that began equal, as if tied, and are trained apart."""
+    for twin in trace.part(Structure).twins:
+        if not twin.optimized or twin.drift <= 0 or trace.steps < 10:
+            continue
+        how = "the transpose of " if twin.transposed else ""
+        target = twin.second.removesuffix(".weight")
+        yield Finding(
+            "weights-not-tied",
+            f"{twin.second} began as {how}{twin.first}, but is a parameter of its own: after {trace.steps} steps they "
+            f"differ by up to {twin.drift:.2g}.",
+            evidence={"first": twin.first, "second": twin.second, "largest_difference": twin.drift, "steps": trace.steps},
+            where=root_site(trace, twin.root),
+            since_step=0,
+            cause=f"{twin.first}|{twin.second}",
+            why="Copying the values ties nothing: each copy has its own gradient and goes its own way.",
+            fix=f"F.linear(h, {twin.first}.t())   # use the one weight in both places"
+            if twin.transposed
+            else f"{target}.weight = {twin.first}   # the object",
+        )
+
+
+@rule("symmetric-weights")
+def symmetric_weights(trace: Trace) -> Iterator[Finding]:
+    """Weights whose rows (or columns) were equal at the start and still are after many steps: units that learn the same."""
+    for record in trace.part(Optimizers):
+        if record.totals.get("fresh", 0) < 20 or not record.last_lr:
+            continue
+        same = [
+            fact
+            for fact in trace.part(Structure).symmetries.values()
+            if fact.optimizer == record.number and fact.arrivals >= 20 and fact.spread is not None and fact.spread < 1e-4
+        ]
+        if not same:
+            continue
+        first = same[0]
+        units = f"{first.shape[0]} rows" if first.rows else f"{first.shape[1]} columns"
+        yield Finding(
+            "symmetric-weights",
+            f"All {units} of {first.name} began equal ({first.value:g}) and still are after {record.steps} steps"
+            + (f"; so it is with {len(same) - 1} more weights." if len(same) > 1 else "."),
+            evidence={
+                "names": [fact.name for fact in same][:8],
+                "shape": list(first.shape),
+                "value": first.value,
+                "steps": record.steps,
+            },
+            where=record.site,
+            since_step=0,
+            why="Units that begin equal get equal gradients and stay equal: the layer can do no more than a single unit.",
+            fix="nn.init.xavier_uniform_(layer.weight)   # leave biases at zero, never whole weight matrices",
+        )
+
+
+@rule("leaf-written-in-place")
+def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
+    """Parameters written between forward and backward, or along the gradient besides the optimizer."""
+    part = trace.part(Moves)
+    for fact in part.written.values():
+        looks = part.looks.get(fact.how, 0)
+        if fact.times < 3 or fact.times < 0.3 * looks:
+            continue
+        if fact.how == "between":
+            message = f"{fact.name} was changed between the forward and its backward in {fact.times} of {looks} looks."
+            why = (
+                "The gradient is then neither that of the old weights nor of the new ones; written through .data, torch cannot "
+                "notice."
+            )
+            fix = "# write to parameters after optimizer.step(), under torch.no_grad()"
+        else:
+            message = (
+                f"{fact.name} was moved along its gradient by hand in {fact.times} of {looks} looks, besides the optimizer's "
+                f"own steps."
+            )
+            why = "The parameter is updated twice for each backward, at two rates."
+            fix = "# keep either optimizer.step() or the update by hand"
+        yield Finding(
+            "leaf-written-in-place", message, evidence={"name": fact.name, "times": fact.times, "looks": looks},
+            where=fact.site, since_step=fact.first_step, why=why, fix=fix,
+        )  # fmt: skip
+
+
+def _is_certain(sharing: Sharing) -> bool:
+    return sharing.how != "name" or sharing.both >= 2
+
+
+@rule("teacher-shares-weights")
+def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
+    """A teacher, target or averaged network that has the student's own parameters."""
+    for key, sharing in trace.part(Structure).sharings.items():
+        if trace.steps < 5 or not _is_certain(sharing):
+            continue
+        yield Finding(
+            "teacher-shares-weights",
+            f"{sharing.teacher} and {sharing.student} have the same {sharing.parameters} parameters: there is one network, "
+            "not two.",
+            evidence={
+                "teacher": sharing.teacher,
+                "student": sharing.student,
+                "parameters": sharing.parameters,
+                "by": sharing.how,
+            },
+            where=sharing.site,
+            since_step=0,
+            severity="warning" if sharing.how == "name" else None,
+            cause=key,
+            why="Each step changes the teacher too; averaging or copying weights into it writes them over themselves.",
+            fix="teacher = copy.deepcopy(student).requires_grad_(False)",
+        )

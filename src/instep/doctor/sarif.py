@@ -1,0 +1,53 @@
+"""Findings in SARIF 2.1.0, which code-review tools read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from instep.doctor.catalogue import CATALOGUE
+from instep.doctor.finding import Finding
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS = {"error": "error", "warning": "warning", "hint": "note"}
+
+
+def as_sarif(findings: Sequence[Finding]) -> dict[str, Any]:
+    """One run with its rules and results."""
+    ids = sorted({finding.id for finding in findings})
+    driver = {"name": "instep doctor", "rules": [_rule(id) for id in ids]}
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [_result(f, ids) for f in findings]}],
+    }
+
+
+def _rule(id: str) -> dict[str, Any]:
+    entry = CATALOGUE[id]
+    return {
+        "id": id,
+        "shortDescription": {"text": entry.title},
+        "helpUri": entry.link,
+        "defaultConfiguration": {"level": LEVELS[entry.severity]},
+    }
+
+
+def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
+    text = "\n".join(filter(None, (finding.message, finding.why, f"Fix: {finding.fix}" if finding.fix else "")))
+    result: dict[str, Any] = {
+        "ruleId": finding.id,
+        "ruleIndex": ids.index(finding.id),
+        "level": LEVELS[finding.level],
+        "message": {"text": text},
+        "properties": {"evidence": dict(finding.evidence), "since_step": finding.since_step, "process": finding.process},
+    }
+    file, _, line = (finding.where or "").rpartition(":")
+    if file:
+        region = {"startLine": int(line)}
+        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": region}}]
+    return result
+
+
+def _uri(file: str) -> str:
+    path = Path(file)
+    return path.as_uri() if path.is_absolute() else path.as_posix()

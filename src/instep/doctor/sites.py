@@ -1,0 +1,80 @@
+"""Where in the user's source something happens: the innermost frame that is neither torch's nor Instep's nor any library's."""
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+
+_OWN = str(Path(__file__).resolve().parent.parent) + os.sep
+_LIBRARIES = tuple(
+    {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+
+
+class Locator:
+    """Finds the user's line of the call that is going on.
+
+    `roots` are folders that count as the user's whatever lies above them: that of a script inside an installed package.
+    """
+
+    def __init__(self) -> None:
+        self.roots: tuple[str, ...] = ()
+        self._users: dict[CodeType, str] = {}  # the file of the user's code, "" for everybody else's
+        self._said: dict[tuple[str, int], str] = {}
+
+    def site(self, depth: int = 1) -> str | None:
+        """`file:line` of the innermost frame of the user's, from `depth` callers up; None where there is none."""
+        frame: FrameType | None = sys._getframe(depth)
+        users = self._users
+        while frame is not None:
+            code = frame.f_code
+            file = users.get(code)
+            if file is None:
+                file = users[code] = self._file(code)
+            if file:
+                return self._text(file, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+    def frames(self, depth: int = 1) -> Iterator[FrameType]:
+        """Every frame of the stack from the innermost on, libraries included: to see who is calling."""
+        frame: FrameType | None = sys._getframe(depth + 1)
+        while frame is not None:
+            yield frame
+            frame = frame.f_back
+
+    def _text(self, file: str, line: int) -> str:
+        place = (file, line)
+        if place not in self._said:
+            self._said[place] = f"{_relative(file)}:{line}"
+        return self._said[place]
+
+    def is_users(self, name: str) -> bool:
+        """Whether a file is the user's own."""
+        return bool(name) and bool(self._owned(name))
+
+    def _file(self, code: CodeType) -> str:
+        return self._owned(code.co_filename)
+
+    def _owned(self, name: str) -> str:
+        """The path of a file of the user's, "" for anybody else's."""
+        if name.startswith("<ipython") or f"{os.sep}ipykernel_" in name:
+            return name
+        if name.startswith("<"):
+            return ""
+        path = os.path.realpath(name)
+        if path.startswith(_OWN):
+            return ""
+        if any(path.startswith(root) for root in self.roots):
+            return path
+        installed = path.startswith(_LIBRARIES) or any(part in path for part in _PACKAGES)
+        return "" if installed else path
+
+
+def _relative(file: str) -> str:
+    """As seen from here where it lies below; whole otherwise."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)

@@ -1,0 +1,160 @@
+"""A visit: the doctor watching, from `with` to its end."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+from instep.doctor.attention import Attention
+from instep.doctor.engine import Engine
+from instep.doctor.finding import SEVERITIES, Finding
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Patches
+from instep.doctor.report import render, wants_colour
+from instep.doctor.settings import Settings
+from instep.doctor.sites import Locator
+from instep.doctor.trace import Trace
+from instep.doctor.watch import areas
+
+Said = Callable[[Finding, bool], None]
+_ONE_AT_A_TIME = "the doctor is watching already; end that visit first."
+
+
+class Visit:
+    """Watches from `begin` to `end`; `findings` holds what was found so far, the worst first.
+
+    `said` hears of every finding that is new or has new evidence (and whether it is new), `withdrawn` of those that no longer
+    hold.
+    """
+
+    _going_on: "Visit | None" = None  # torch can be patched by one only
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        said: Said = lambda *_: None,
+        withdrawn: Callable[[Finding], None] = lambda _: None,
+        aloud: bool = False,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.trace = Trace()
+        self.trace.strict = self.settings.strict
+        self.trace.probes = self.settings.probes
+        self.locator = Locator()
+        self.locator.roots = self.settings.roots
+        self.hub = Hub(self.trace, self.locator)
+        self.engine = Engine(self.trace, self.hub, admitted=self.settings.admitted, said=said, withdrawn=withdrawn)
+        self._aloud = aloud
+        self._observers: list[Any] = []
+        self._patches = Patches(self.hub)
+
+    @classmethod
+    def is_going_on(cls) -> bool:
+        """Whether somebody watches in this process."""
+        return cls._going_on is not None
+
+    def begin(self) -> "Visit":
+        """Begin to watch. What the user's modules have imported from torch already is watched too."""
+        if Visit._going_on is not None:
+            raise RuntimeError(_ONE_AT_A_TIME)
+        try:
+            self._install()
+        except BaseException:
+            self._remove()
+            raise
+        Visit._going_on = self
+        self.hub.open()
+        return self
+
+    def _install(self) -> None:
+        modules = areas()
+        for module in modules:
+            self._observers += [kind(self.trace, self.hub) for kind in module.OBSERVERS]
+        self._observers.append(Attention(self.trace, self.hub))
+        for observer in [*self._observers, self.engine, self._patches]:
+            self.hub.connect(observer)
+        self._patches.install(patch for module in modules for patch in getattr(module, "PATCHES", ()))
+        self._patches.rebind(self.locator.is_users)
+        self._patches.suspend()
+        for observer in self._observers:
+            if hasattr(observer, "install"):
+                observer.install(self._observers)
+        _silence_about_hooks()
+
+    def end(self) -> None:
+        """Judge for the last time and leave torch as it was."""
+        if Visit._going_on is not self:
+            return
+        Visit._going_on = None
+        self.hub.close()
+        self.engine.end()
+        self._remove()
+
+    def _remove(self) -> None:
+        for observer in reversed(self._observers):
+            if hasattr(observer, "remove"):
+                try:
+                    observer.remove()
+                except Exception:
+                    self.hub.note_failure()
+        self._patches.remove()
+        self._observers = []
+
+    def leave(self) -> None:
+        """Watch no more, without a word: in a process that only loads data."""
+        Visit._going_on = None
+        self.hub.close()
+
+    @property
+    def findings(self) -> list[Finding]:
+        return sorted(self.engine.findings.values(), key=lambda finding: SEVERITIES.index(finding.level))
+
+    def __str__(self) -> str:
+        return render(self.findings, steps=self.trace.steps, failed=self.hub.failed)
+
+    def __enter__(self) -> "Visit":
+        return self.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.end()
+        if self._aloud:
+            colour = wants_colour(sys.stderr)
+            text = render(self.findings, steps=self.trace.steps, colour=colour, failed=self.hub.failed)
+            print(text, file=sys.stderr)
+
+
+def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Visit:
+    """A visit of the doctor, for `with`: watches any PyTorch training inside the block and says at its end what is wrong with it.
+
+    Nothing of the training changes. `visit.findings` holds what was found; `aloud=False` prints nothing; ids in `ignore` are
+    left out.
+
+    >>> import instep
+    >>> with instep.watch(aloud=False) as visit:
+    ...     pass  # your training loop
+    >>> visit.findings
+    []
+    """
+    return Visit(Settings(ignore=tuple(ignore), strict=strict), aloud=aloud)
+
+
+def _silence_about_hooks() -> None:
+    """Torch warns about global hooks on compiled modules; ours are made for them."""
+    warnings.filterwarnings("ignore", message=re.escape("Using `torch.compile(module)` when there are global hooks"))
+
+
+def _after_fork() -> None:
+    """A forked child that loads data is left alone; another goes on watching."""
+    visit = Visit._going_on
+    if visit is not None and any(
+        frame.f_globals.get("__name__") == "torch.utils.data.dataloader" for frame in visit.locator.frames()
+    ):
+        visit.leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

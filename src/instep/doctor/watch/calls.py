@@ -1,0 +1,298 @@
+"""Calls of modules: the outermost ones (root calls) one by one, the ones inside them by type.
+
+Global hooks, since hooks on single modules would change torch's fast paths. `model.forward(x)` goes past the hook of `model`:
+then its children are the roots.
+"""
+
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._functorch import peek_interpreter_stack as is_transformed
+from torch.compiler import is_compiling
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
+
+LIMIT = 512
+
+
+class Root:
+    """A module that was called from outside any other: a model, part of one, or a loss."""
+
+    def __init__(self, number: int, module: nn.Module) -> None:
+        self.number = number
+        self.name = type(module).__name__
+        self.reference = weakref.ref(module)  # for observers; rules leave it alone
+        self.parameters = sum(1 for _ in module.parameters())
+        self.is_loss = type(module).__module__ == "torch.nn.modules.loss"
+        self.dropouts = 0  # modules that drop, with p > 0
+        self.batchnorms = 0
+        self.trained = 0  # root calls with grad on that were followed by a backward
+        self.in_train = 0  # root calls in train mode
+        self.in_eval = 0
+        for part in module.modules():
+            self.dropouts += isinstance(part, _DropoutNd) and part.p > 0
+            self.dropouts += isinstance(part, (nn.RNNBase, nn.MultiheadAttention)) and float(part.dropout) > 0
+            self.batchnorms += isinstance(part, _BatchNorm)
+
+
+class Call:
+    """One root call, while it goes on. `args` and `output` are the user's own: read them, keep nothing."""
+
+    __slots__ = (
+        "args",
+        "batch",
+        "grad",
+        "inference",
+        "kind",
+        "kwargs",
+        "module",
+        "number",
+        "output",
+        "root",
+        "site",
+        "step",
+        "training",
+    )  # fmt: skip
+
+    def __init__(self, number: int, module: nn.Module, root: Root, args: tuple[Any, ...], site: str | None, step: int) -> None:
+        self.number = number
+        self.module = module
+        self.root = root
+        self.args = args
+        self.kwargs: dict[str, Any] = {}
+        self.output: Any = None
+        self.training = module.training
+        self.grad = torch.is_grad_enabled()
+        self.inference = torch.is_inference_mode_enabled()
+        self.site = site
+        self.step = step  # optimizer steps before it
+        self.batch: Pass | None = None  # the pass over a loader that last gave a batch
+        self.kind: CallKind | None = None
+
+
+@dataclass(slots=True)
+class CallKind:
+    """Root calls of one module, in one mode, from one line, on batches of one loader."""
+
+    root: Root
+    training: bool
+    grad: bool
+    inference: bool
+    site: str | None
+    loader: int | None  # the number of the loader that last gave a batch, None before any
+    count: int = 0
+    first_step: int = 0
+    last_step: int = 0
+    trained: int = 0  # how many had grad on and were followed by a backward before the next step
+    fed: int = 0  # how many had an input as long as the batch that a loader last gave
+    repeated: int = 0  # how many had the same input object as the root call before: MC dropout, several heads
+    graded: int = 0  # how many outputs went straight into a loss of torch's or an argmax
+    inside: str = ""  # what it was called by, where that matters: "update_bn", "checkpoint"
+
+
+@dataclass
+class Calls:
+    """The part of the trace about root calls."""
+
+    roots: list[Root] = field(default_factory=list)
+    kinds: dict[tuple[Any, ...], CallKind] = field(default_factory=dict)
+    recent: deque[CallKind] = field(default_factory=lambda: deque(maxlen=64))
+    modes_set: dict[tuple[str, bool, str | None], int] = field(
+        default_factory=dict
+    )  # (class, training, site) -> calls of train()/eval()
+
+
+class CallWatch:
+    """Keeps the stack of modules and tells of root calls: `before_call(call)`, `after_call(call)`.
+
+    `on_module_seen(module, root)` comes once for each module, at the end of its first call. An observer that wants every call
+    of some kind of module has a method `wants_modules() -> dict[type, method]`; the method gets (module, args, output, call).
+    """
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Calls)
+        self._loaders = trace.part(Loaders)
+        self._stack: list[nn.Module] = []
+        self._call: Call | None = None
+        self._wanted: list[tuple[type, Any]] = []
+        self._by_type: dict[type, list[Any]] = {}
+        self._seen: dict[int, weakref.ref[nn.Module]] = {}
+        self._roots: dict[int, Root] = {}
+        self._before, self._after = hub.listeners("before_call"), hub.listeners("after_call")
+        self._handles: list[Any] = []
+        self._open: deque[CallKind] = deque(maxlen=64)  # calls that a backward may follow
+        self._last_input: weakref.ref[Any] | None = None
+        self._last_output: tuple[weakref.ref[Any], CallKind | None] | None = None
+
+    def install(self, observers: list[object]) -> None:
+        for observer in observers:
+            wants = getattr(observer, "wants_modules", None)
+            if wants is not None:
+                self._wanted += wants().items()
+        self.on_wake()
+
+    def on_wake(self) -> None:
+        """Hooks are taken off while the doctor rests: torch has a quicker way without them."""
+        self._handles.append(register_module_forward_pre_hook(self._begins))
+        self._handles.append(register_module_forward_hook(self._ends, with_kwargs=True, always_call=True))
+
+    def remove(self) -> None:
+        self.on_rest()
+
+    def on_rest(self) -> None:
+        self._stack.clear()
+        self._open.clear()
+        self._call = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if is_compiling() or is_transformed() is not None or self._hub.quiet or get_ident() != self._hub.thread:
+            return
+        stack = self._stack
+        if stack:
+            stack.append(module)
+            return
+        hub, trace = self._hub, self._trace
+        stack.append(module)
+        try:
+            root = self._roots.get(id(module)) or self._new_root(module)
+            trace.calls += 1
+            call = self._call = Call(trace.calls, module, root, args, hub.locator.site(2), trace.steps)
+            call.batch = self._loaders.last
+            self._count(call)
+        except Exception:
+            hub.note_failure()
+            return
+        hub.tell(self._before, call)
+
+    def _ends(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+        if is_compiling() or self._hub.quiet or get_ident() != self._hub.thread:
+            return
+        stack = self._stack
+        if module not in stack:
+            return
+        while stack.pop() is not module:
+            pass
+        call, output = self._call, rest[-1]
+        if call is None:
+            return
+        if id(module) not in self._seen:
+            self._see(module)
+        handlers = self._by_type.get(type(module))
+        if handlers is None:
+            handlers = self._by_type[type(module)] = [h for kind, h in self._wanted if isinstance(module, kind)]
+        if handlers:
+            self._hub.tell(handlers, module, args, output, call)
+        if not stack:
+            call.output = output
+            if len(rest) == 2:
+                call.kwargs = rest[0]
+            self._hub.tell(self._after, call)
+            self._call = None
+
+    def _see(self, module: nn.Module) -> None:
+        key, seen = id(module), self._seen
+
+        def forget(_: Any) -> None:
+            seen.pop(key, None)
+
+        seen[key] = weakref.ref(module, forget)
+        root = self._call.root if self._call is not None else None
+        self._hub.tell(self._hub.listeners("on_module_seen"), module, root)
+
+    def _new_root(self, module: nn.Module) -> Root:
+        key, roots = id(module), self._roots
+        root = roots[key] = Root(len(self._part.roots), module)
+        weakref.finalize(module, roots.pop, key, None).atexit = False
+        if len(self._part.roots) < LIMIT:
+            self._part.roots.append(root)
+        self._hub.tell(self._hub.listeners("on_root_seen"), module, root)
+        return root
+
+    def _count(self, call: Call) -> None:
+        loader = call.batch.loader.number if call.batch is not None else None
+        key = (call.root.number, call.training, call.grad, call.inference, call.site, loader)
+        kind = self._part.kinds.get(key)
+        if kind is None:
+            kind = CallKind(call.root, call.training, call.grad, call.inference, call.site, loader)
+            kind.first_step, kind.inside = call.step, self._inside()
+            if len(self._part.kinds) < LIMIT:
+                self._part.kinds[key] = kind
+        kind.count += 1
+        kind.last_step = call.step
+        call.kind = kind
+        if call.training:
+            call.root.in_train += 1
+        else:
+            call.root.in_eval += 1
+        self._part.recent.append(kind)
+
+    def _inside(self) -> str:
+        """Whether torch itself called: reentrant checkpointing runs its first forward under no_grad, update_bn in train mode."""
+        for frame in self._hub.locator.frames():
+            if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+                return "checkpoint"
+            if frame.f_code.co_name == "update_bn":
+                return "update_bn"
+        return ""
+
+    def before_call(self, call: Call) -> None:
+        kind, first = call.kind, first_tensor(call.args)
+        if kind is None or first is None:
+            return
+        kind.repeated += self._last_input is not None and self._last_input() is first
+        self._last_input = weakref.ref(first)
+        if call.batch is not None and first.dim() and len(first) == call.batch.size:
+            kind.fed += 1
+
+    def after_call(self, call: Call) -> None:
+        if call.grad and call.kind is not None and call.root.parameters:
+            self._open.append(call.kind)
+        output = first_tensor(call.output)
+        self._last_output = (weakref.ref(output), call.kind) if output is not None else None
+
+    def on_graded(self, tensor: Any) -> None:
+        """A loss or an argmax was given this tensor."""
+        if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
+            self._last_output[1].graded += 1
+            self._last_output = None
+
+    def on_backward(self, *_: Any) -> None:
+        for kind in self._open:
+            kind.trained += 1
+            kind.root.trained += 1
+        self._open.clear()
+
+    def after_mode(self, called: Called) -> None:
+        module = called.args[0]
+        key = (type(module).__name__, bool(called.argument(1, "mode", True)), called.site)
+        counts = self._part.modes_set
+        if key in counts or len(counts) < LIMIT:
+            counts[key] = counts.get(key, 0) + 1
+
+    def after_argmax(self, called: Called) -> None:
+        self.on_graded(called.argument(0, "input"))
+
+    def after_step(self, _: Any) -> None:
+        self._open.clear()
+
+
+PATCHES = [
+    Patch("mode", ("torch.nn.modules.module:Module.train",), subclasses=True, always=True),
+    Patch("argmax", ("torch:Tensor.argmax", "torch:argmax")),
+]
+OBSERVERS = [CallWatch]

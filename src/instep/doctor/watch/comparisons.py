@@ -1,0 +1,169 @@
+"""Comparisons of predictions with labels: (n, 1) with (n,) gives n × n.
+
+`==` and `-` of tensors are replaced by functions of few lines, since every script uses them all the time: they look at the number
+of dimensions and leave at once.
+"""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import UNSEEN, Called
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Pass, tensors
+
+LIMIT = 64
+PLACES = (("Tensor", "__eq__", "=="), ("Tensor", "eq", "eq"), ("", "eq", "eq"), ("Tensor", "__sub__", "-"))
+
+
+@dataclass(slots=True)
+class Crossed:
+    """Comparisons at one line that gave n × n."""
+
+    site: str | None
+    operation: str
+    first_step: int
+    count: int = 0
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+
+@dataclass
+class Comparisons:
+    """The part of the trace about comparisons."""
+
+    crossed: dict[str | None, Crossed] = field(default_factory=dict)
+    learned: dict[str | None, Crossed] = field(default_factory=dict)  # differences, one side of which has a graph: losses
+
+
+class ComparisonWatch:
+    """Fills `Comparisons`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Comparisons)
+        self._batch: list[weakref.ref[Tensor]] = []
+        self._output: weakref.ref[Tensor] | None = None  # of the last root call
+        self._rows = 0
+        self._chosen: weakref.ref[Tensor] | None = None  # by the last argmax
+        self._evaluated = False  # whether that call was made without gradient
+        self._undo: list[Callable[[], None]] = []
+
+    def install(self, observers: list[object]) -> None:
+        for owner_name, name, operation in PLACES:
+            owner = torch.Tensor if owner_name else torch
+            self._replace(owner, name, operation)
+
+    def on_rest(self) -> None:
+        self.remove()
+
+    def on_wake(self) -> None:
+        if not self._undo:
+            self.install([])
+
+    def remove(self) -> None:
+        for undo in self._undo:
+            undo()
+        self._undo.clear()
+
+    def _replace(self, owner: Any, name: str, operation: str) -> None:
+        own, original = name in vars(owner), getattr(owner, name)
+        hub, look = self._hub, self._look
+
+        def compared(*args: Any, **kwargs: Any) -> Any:
+            both = len(args) == 2 and type(args[1]) is Tensor and type(args[0]) is Tensor
+            if both and args[0].dim() + args[1].dim() == 3 and not (hub.quiet or is_compiling() or get_ident() != hub.thread):
+                hub.tell((look,), args[0], args[1], operation, hub.locator.site(1))
+            return original(*args, **kwargs)
+
+        compared.__name__, compared.__qualname__, compared.__doc__ = (
+            name,
+            getattr(original, "__qualname__", name),
+            original.__doc__,
+        )
+        compared.__wrapped__ = original  # type: ignore[attr-defined]
+        compared.__code__ = compared.__code__.replace(co_filename=UNSEEN)
+        setattr(owner, name, compared)
+
+        def undo() -> None:
+            if vars(owner).get(name) is compared:
+                if own:
+                    setattr(owner, name, original)
+                else:
+                    delattr(owner, name)
+
+        self._undo.append(undo)
+
+    def on_batch(self, _: Pass, batch: Any) -> None:
+        self._batch = [weakref.ref(tensor) for tensor in tensors(batch)]
+
+    def after_argmax(self, called: Called) -> None:
+        if type(called.result) is Tensor:
+            self._chosen = weakref.ref(called.result)
+
+    def after_call(self, call: Call) -> None:
+        output = call.output
+        if type(output) is Tensor and output.dim():
+            self._output, self._rows, self._evaluated = weakref.ref(output), output.shape[0], not call.grad
+
+    def _look(self, one: Tensor, other: Tensor, operation: str, site: str | None) -> None:
+        tall, flat = (one, other) if one.dim() == 2 else (other, one)
+        if torch._C._functorch.is_functorch_wrapped_tensor(one) or torch._C._functorch.is_functorch_wrapped_tensor(other):
+            return  # inside vmap and its like: no storage
+        rows = len(flat) if flat.dim() == 1 else 0
+        if rows < 2 or tuple(tall.shape) != (rows, 1) or tall.device.type != flat.device.type:
+            return
+        kept = self._part.crossed
+        if operation == "-" and tall.requires_grad != flat.requires_grad:
+            kept = self._part.learned
+        elif not (self._subtracts(tall, flat) if operation == "-" else self._compares(tall, flat)):
+            return
+        crossed = kept.get(site)
+        if crossed is None:
+            crossed = Crossed(site, operation, self._trace.steps)
+            if len(kept) < LIMIT:
+                kept[site] = crossed
+        crossed.count += 1
+        crossed.shapes = (tuple(one.shape), tuple(other.shape))
+
+    def _subtracts(self, tall: Tensor, flat: Tensor) -> bool:
+        """A metric: no graph, and one of the two is what the model gave."""
+        if tall.requires_grad or flat.requires_grad:
+            return False
+        mine, its = _storage(tall), _storage(flat)
+        return mine != its and _lies_in(self._output, mine, its)
+
+    def _compares(self, tall: Tensor, flat: Tensor) -> bool:
+        """Predictions, not a mask of which labels are equal: labels are compared with labels in contrastive losses."""
+        mine, its = _storage(tall), _storage(flat)
+        if mine == its or self._rows != len(flat) or _counts_up(flat):
+            return False
+        known = {_storage(tensor) for each in self._batch if (tensor := each()) is not None}
+        if mine in known and its in known:
+            return False
+        predicted = tall.dtype == torch.bool or flat.dtype == torch.bool or tall.is_floating_point() or flat.is_floating_point()
+        return predicted or self._evaluated or _lies_in(self._chosen, mine, its)
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _lies_in(kept: weakref.ref[Tensor] | None, *storages: int) -> bool:
+    tensor = kept() if kept is not None else None
+    return tensor is not None and _storage(tensor) in storages
+
+
+def _counts_up(flat: Tensor) -> bool:
+    """0, 1, 2, …: the other side is being made one-hot."""
+    return flat.device.type == "cpu" and not flat.dtype.is_complex and bool((flat == torch.arange(len(flat))).all())
+
+
+OBSERVERS = [ComparisonWatch]

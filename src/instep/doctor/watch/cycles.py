@@ -1,0 +1,420 @@
+"""Update cycles: what happens to gradients between their backward and the step that uses them, and in which order.
+
+The ledger of gradients says what a step used; this part says how it came about: how many backwards make up a step, whether they
+belong to one batch, whether clipping came in between, whether the sum was cleared or written by hand.
+"""
+
+import weakref
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor, nn
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward, Backwards
+from instep.doctor.watch.gradients import Clip, Discard, Gradients, Parameter
+from instep.doctor.watch.loaders import Loaders, Pass
+from instep.doctor.watch.optimizers import Step, StepFact
+
+MEASURING = 1e4  # a clip with a larger limit only measures
+LIMIT = 256
+
+
+@dataclass(slots=True)
+class Cycles:
+    """The update cycles of one optimizer."""
+
+    sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
+    recent_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    alone: int = 0  # steps before which nothing but root calls and one line's backwards came: accumulation over micro-batches
+    undivided: int = 0  # of those, whose backwards began at a mean, undivided
+    by_hand: int = 0  # of the sampled steps: the gradients were written by hand after the backward
+    halved: int = 0  # of the sampled steps: the gradients were divided by the number of backwards
+    sampled: int = 0
+    compared: int = 0  # used gradients that were still there at the next backward and were looked at
+    altered: int = 0  # of those: written to in between, as when they are made to fade
+    lost: int = 0  # steps that found nothing, since all had been cleared after the last backward
+    early: int = 0  # steps that found nothing, while a root call waited for its backward
+    clear_site: str | None = None  # of the clearing before the last lost step
+    backward_site: str | None = None  # of the last backward before that
+    sites: Counter[str | None] = field(default_factory=Counter)  # of the backwards in its cycles
+    mixed: int = 0  # steps whose gradients hold backwards of several lines
+    mixed_sites: tuple[str | None, ...] = ()
+    tails: deque[tuple[int, int]] = field(
+        default_factory=lambda: deque(maxlen=64)
+    )  # at ends of passes: (left over, size of the step, or 0)
+    passes: int = 0  # ends of passes with backwards for it
+
+
+@dataclass(slots=True)
+class ClipPlace:
+    """All clips from one line."""
+
+    site: str | None
+    function: str
+    count: int = 0
+    measuring: int = 0  # with a limit that never bites
+    empty: int = 0  # without any parameter
+    generator: bool = False
+    nothing: int = 0  # of parameters that have had gradients before, and have none now
+    after_use: int = 0  # of gradients that a step had used
+    fresh: int = 0  # of gradients that no step had used
+    partial: int = 0  # followed by a backward of the same line that added to what had been clipped
+    limit: float = 0.0
+    first_step: int = 0
+
+
+@dataclass(slots=True)
+class BackwardPlace:
+    """All backwards from one line, by what became of them."""
+
+    site: str | None
+    count: int = 0
+    leaf: int = 0  # started at a single number without graph, which is no parameter
+    barren: int = 0  # reached no parameter
+    means: int = 0  # started at a mean that is not divided
+    used: int = 0  # a step used them
+    thrown: int = 0  # cleared unused, before a backward on another batch
+    redone: int = 0  # cleared unused, before another backward on the same batch
+    moved: int = 0  # cleared when the weights had moved without a step: used by hand
+    clear_site: str | None = None
+    first_thrown: int = 0
+    first_step: int = 0
+
+
+@dataclass
+class CyclePart:
+    """The part of the trace about update cycles."""
+
+    optimizers: dict[int, Cycles] = field(default_factory=dict)  # by number
+    clips: dict[str | None, ClipPlace] = field(default_factory=dict)
+    backwards: dict[str | None, BackwardPlace] = field(default_factory=dict)
+
+
+class CycleWatch:
+    """Fills `CyclePart`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._gradients, self._backwards = trace.part(CyclePart), trace.part(Gradients), trace.part(Backwards)
+        self._loaders = trace.part(Loaders)
+        self._probes: dict[int, Parameter] = {}  # optimizer -> the parameter whose gradient is looked at
+        self._copies: dict[int, Tensor] = {}  # optimizer -> its gradient after the last backward, in sampled cycles
+        self._weights: tuple[Parameter, list[float]] | None = (
+            None  # the beginning of a probe after the last backward, in sampled cycles
+        )
+        self._mean_loss: weakref.ref[Tensor] | None = None  # what a loss function of torch's gave last, if a mean
+        self._lengths: dict[int, int] = {}  # optimizer -> backwards that its gradient held at the last step
+        self._pending = False  # a root call with grad waits for its backward
+        self._cleared: str | bool | None = False  # site of a zero_grad since the last backward
+        self._filled = False  # the last backward left something other than zero
+        self._left: tuple[Cycles, Parameter, Tensor] | None = None  # a used gradient that may be used again
+        self._clip: tuple[ClipPlace, Parameter, int] | None = None
+        self._value_clipped = False
+        self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
+        self._pass_ended = -1  # backwards begun when a pass over a loader ended last
+
+    def on_wake(self) -> None:
+        """What came before the rest does not go with what comes after it."""
+        self._copies.clear()
+        self._lengths.clear()
+        self._tails.clear()
+        self._weights = self._mean_loss = self._left = self._clip = None
+        self._pending = self._filled = self._value_clipped = False
+        self._cleared = False
+
+    # -- forward and backward
+
+    def after_call(self, call: Any) -> None:
+        if call.grad and call.root.parameters:
+            self._pending = True
+
+    def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        self._note_left(backward)
+        place = self._backward_place(backward.site)
+        place.count += 1
+        if backward.node is None:
+            place.leaf += (
+                tensor.numel() == 1 and not isinstance(tensor, nn.Parameter) and id(tensor) not in self._gradients.parameters
+            )
+        elif backward.reduction == "mean" or self._is_loss(tensor) or (backward.reduction is None and is_mean(tensor.grad_fn)):
+            place.means += 1
+        self._pending, self._cleared = False, False
+
+    def _note_left(self, backward: Backward) -> None:
+        """Look at what the last step has left."""
+        if self._left is None:
+            return
+        cycles, probe, copy = self._left
+        self._left, tensor = None, probe.reference()
+        if tensor is not None and _is_dense(tensor.grad) and probe.held:
+            cycles.compared += 1
+            cycles.altered += not torch.equal(tensor.grad.detach().reshape(-1), copy)
+
+    def on_loss(self, _: Any, called: Called, *__: Any) -> None:
+        mean = called.kwargs.get("reduction", "mean") == "mean" and isinstance(called.result, Tensor)
+        self._mean_loss = weakref.ref(called.result) if mean else None
+
+    def _is_loss(self, tensor: Tensor) -> bool:
+        return self._mean_loss is not None and self._mean_loss() is tensor
+
+    def after_backward(self, _: Called) -> None:
+        backward = self._backwards.current
+        if backward is None:
+            return
+        if not backward.accumulated:
+            self._backward_place(backward.site).barren += 1
+        self._note_partial(backward)
+        self._filled, self._weights = False, None
+        if not self._is_sampled():
+            return
+        for number, probe in self._probes.items():
+            tensor = probe.reference()
+            if (
+                tensor is None
+                or probe.device != "cpu"
+                or not _is_dense(tensor.grad)
+                or not probe.held
+                or probe.held[-1] is not backward
+            ):
+                continue  # values on an accelerator would have to be waited for
+            copy = tensor.grad.detach().reshape(-1).clone()
+            self._copies[number] = copy
+            self._weights = (probe, tensor.detach().reshape(-1)[:8].tolist())
+            self._filled = self._filled or bool(copy.any())
+
+    def _is_sampled(self) -> bool:
+        return self._trace.steps < 32 or self._trace.steps % 16 == 0
+
+    def _backward_place(self, site: str | None) -> BackwardPlace:
+        places = self._part.backwards
+        place = places.get(site)
+        if place is None:
+            place = BackwardPlace(site, first_step=self._trace.steps)
+            if len(places) < LIMIT:
+                places[site] = place
+        return place
+
+    # -- clearing
+
+    def after_clear(self, called: Called) -> None:
+        self._cleared = called.site
+
+    def on_discard(self, discard: Discard) -> None:
+        """Told while the next backward begins: that one is the current."""
+        backward, following = discard.backward, self._backwards.current
+        if backward.used or backward.dropped < backward.accumulated or following is None:
+            return
+        for number, (last, left) in list(self._tails.items()):
+            if backward.number == last:
+                self._part.optimizers[number].tails.append((left, 0))
+                del self._tails[number]
+        if backward.number <= self._pass_ended or (backward.value is not None and backward.value - backward.value != 0.0):
+            return  # the end of an epoch, or a batch that was skipped for good reason
+        if discard.step > backward.step or not self._was_cleared():
+            return  # a step came and found nothing in it: it was zero by itself
+        place = self._backward_place(backward.site)
+        if self._have_moved():
+            place.moved += 1
+        elif following.site == backward.site and (self._trace.batches == 0 or following.batches > backward.batches):
+            place.first_thrown = place.first_thrown or discard.step
+            place.thrown += 1
+            place.clear_site = discard.site or place.clear_site
+        else:
+            place.redone += 1
+
+    def _was_cleared(self) -> bool:
+        """Whether somebody has cleared the gradients since the last backward, or they were zero by themselves."""
+        if self._cleared is not False or self._filled:
+            return True
+        tensors = [probe.reference() for probe in self._probes.values()]
+        return any(tensor is not None and tensor.grad is None for tensor in tensors)
+
+    def _have_moved(self) -> bool:
+        tensor = self._weights[0].reference() if self._weights is not None else None
+        return self._weights is not None and tensor is not None and tensor.detach().reshape(-1)[:8].tolist() != self._weights[1]
+
+    # -- steps
+
+    def before_step(self, step: Step) -> None:
+        fact = step.fact
+        self._clip, value_clipped, self._value_clipped = None, self._value_clipped, False
+        if fact is None or step.inside or not step.record.awake:
+            return
+        number = step.record.number
+        cycles = self._part.optimizers.get(number)
+        if cycles is None:
+            if len(self._part.optimizers) >= LIMIT:
+                return
+            cycles = self._part.optimizers[number] = Cycles()
+        probe = self._probe(step)
+        self._note_loss(cycles, fact)
+        copy = self._copies.pop(number, None)
+        if probe is None:
+            return
+        before, held = self._lengths.get(number, 0), probe.held
+        fresh = held[before:] if before < len(held) and before and fact.used_held else held
+        self._lengths[number] = len(held)
+        if fact.fresh and fresh:
+            self._note_cycle(cycles, fact, fresh, number)
+            tensor = probe.reference()
+            if fact.stale and probe.device == "cpu" and tensor is not None and _is_dense(tensor.grad) and self._is_sampled():
+                self._left = (cycles, probe, tensor.grad.detach().reshape(-1).clone())
+            if copy is not None and tensor is not None and _is_dense(tensor.grad) and not value_clipped:
+                self._compare(cycles, copy, tensor.grad.detach().reshape(-1), len(fresh))
+
+    def _probe(self, step: Step) -> Parameter | None:
+        """The parameter of an optimizer whose gradient is looked at: a small matrix that has a gradient."""
+        number, known = step.record.number, self._gradients.parameters
+        probe = self._probes.get(number)
+        if probe is not None and probe.held and known.get(probe.key) is probe:
+            return probe
+        candidates = [known[key] for key in step.record.parameters if key in known]
+        candidates = [p for p in candidates if p.held and p.numel <= 65536 and p.device == "cpu"] or [
+            p for p in candidates if p.held
+        ]
+        if not candidates:
+            return probe
+        best = max(candidates, key=lambda p: (len(p.held), len(p.shape) >= 2, min(p.numel, 4096)))
+        self._probes[number] = best
+        self._lengths.pop(number, None)
+        return best
+
+    def _note_loss(self, cycles: Cycles, fact: StepFact) -> None:
+        """Whether the step found nothing, and why."""
+        if fact.fresh or fact.reused or fact.closure or not fact.parameters:
+            return
+        if self._pending:
+            cycles.early += 1
+        if not fact.arrived:
+            return
+        if fact.missing == fact.parameters or self._cleared is not False or self._filled:
+            cycles.lost += 1
+            if isinstance(self._cleared, str):
+                cycles.clear_site = self._cleared
+            current = self._backwards.current
+            cycles.backward_site = current.site if current is not None else None
+
+    def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], number: int) -> None:
+        size = len(fresh)
+        cycles.sizes[size] += 1
+        cycles.recent_sizes.append(size)
+        sites = {backward.site for backward in fresh}
+        for backward in fresh:
+            cycles.sites[backward.site] += 1
+            self._backward_place(backward.site).used += 1
+        tail = self._tails.pop(number, None)
+        if tail is not None:
+            cycles.tails.append((tail[1], size))
+        if len(sites) > 1:
+            cycles.mixed += 1
+            cycles.mixed_sites = tuple(dict.fromkeys(backward.site for backward in fresh))
+        elif size > 1 and not fact.closure:
+            calls = len({backward.calls for backward in fresh}) == size
+            batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
+            if calls and batches and len({backward.loader for backward in fresh}) == 1:
+                cycles.alone += 1
+                place = self._backward_place(fresh[-1].site)
+                cycles.undivided += place.means >= 0.9 * place.count
+
+    def _compare(self, cycles: Cycles, copy: Tensor, grad: Tensor, size: int) -> None:
+        """How the gradient of the step differs from what the last backward left."""
+        if copy.shape != grad.shape or not copy.is_floating_point():
+            return
+        cycles.sampled += 1
+        square = float(copy.dot(copy)) if copy.dtype == grad.dtype else 0.0
+        if not square or square != square:
+            return
+        scale = float(copy.dot(grad)) / square
+        rest = float((grad - scale * copy).norm())
+        cycles.by_hand += rest > 0.05 * float(grad.norm())
+        cycles.halved += size > 1 and abs(scale * size - 1) < 1e-3
+
+    # -- ends of passes
+
+    def on_pass_ends(self, ended: Pass) -> None:
+        if not ended.backwards:
+            return
+        self._pass_ended = self._trace.backwards
+        for number, probe in self._probes.items():
+            left = len(probe.held) - probe.used
+            if not probe.held or probe.held[-1].loader != ended.loader.number:
+                continue
+            cycles = self._part.optimizers[number]
+            cycles.passes += 1
+            if left > 0:
+                tensor = probe.reference()
+                if tensor is not None and tensor.grad is not None:
+                    self._tails[number] = (probe.held[-1].number, left)
+
+    # -- clipping
+
+    def on_clip(self, clip: Clip, tensors: list[Tensor]) -> None:
+        place = self._part.clips.get(clip.site)
+        if place is None:
+            place = ClipPlace(clip.site, clip.function, first_step=clip.step)
+            if len(self._part.clips) < LIMIT:
+                self._part.clips[clip.site] = place
+        place.count += 1
+        place.limit = clip.limit
+        self._value_clipped = self._value_clipped or "value" in clip.function
+        self._clip = None
+        if clip.limit >= MEASURING:
+            place.measuring += 1
+        elif not clip.parameters:
+            place.empty += 1
+            place.generator = place.generator or clip.generator
+        elif not clip.with_grad:
+            place.nothing += clip.arrived > 0
+        elif clip.fresh:
+            place.fresh += 1
+            self._open(place, tensors)
+        elif clip.used:
+            place.after_use += 1
+
+    def after_clip(self, called: Called) -> None:
+        """Gradients that were cleared by writing zeros are nothing too."""
+        norm = called.result
+        place = self._part.clips.get(called.site)
+        if place is not None and place.after_use and isinstance(norm, Tensor) and norm.device.type == "cpu" and not norm.any():
+            place.after_use -= 1
+            place.nothing += 1
+
+    def _open(self, place: ClipPlace, tensors: list[Tensor]) -> None:
+        for tensor in tensors:
+            parameter = self._gradients.parameters.get(id(tensor))
+            if parameter is not None and len(parameter.held) > parameter.used:
+                self._clip = (place, parameter, len(parameter.held))
+                return
+
+    def _note_partial(self, backward: Backward) -> None:
+        """A backward added to what had been clipped and was not cleared since."""
+        if self._clip is None:
+            return
+        place, parameter, length = self._clip
+        held = parameter.held
+        if len(held) > length and held[length - 1].site == backward.site:
+            place.partial += 1
+        self._clip = None
+
+
+def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:
+    return grad is not None and grad.layout is torch.strided
+
+
+def is_mean(node: Any, depth: int = 3) -> bool:
+    """Whether a graph begins with a mean, or with a sum of terms of which one is an unweighted mean."""
+    if node is None:
+        return False
+    if node.name() == "MeanBackward0" or getattr(node, "_saved_reduction", None) == 1:
+        return True
+    return (
+        depth > 0 and node.name() == "AddBackward0" and any(is_mean(following, depth - 1) for following, _ in node.next_functions)
+    )
+
+
+OBSERVERS = [CycleWatch]

@@ -1,0 +1,147 @@
+"""Dropouts: those that drop in eval mode, and how much is dropped in train mode."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call, CallKind, CallWatch, Root
+
+FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+EXTREME = 0.8
+LIMIT = 256
+
+
+@dataclass(slots=True)
+class Leak:
+    """Dropout that was active while the module that called it was in eval mode."""
+
+    how: str  # "F.dropout", "nn.Dropout", …
+    owner: str  # class of the module that called it
+    site: str | None
+    p: float
+    count: int = 0
+    repeated: int = 0  # in root calls on the same input as the one before: MC dropout
+    calls: int = 0  # root calls in which it happened
+    last_call: int = -1
+    first_step: int = 0
+
+
+@dataclass(slots=True)
+class Drop:
+    """One place that drops in train mode."""
+
+    name: str
+    root: Root
+    site: str | None
+    calls: int = 0
+    extreme: int = 0  # of those, with p of at least EXTREME
+    all: int = 0  # of those, with p = 1
+    p: float = 0.0  # the last
+
+
+@dataclass
+class Dropouts:
+    """The part of the trace about dropout."""
+
+    leaks: dict[tuple[Any, ...], Leak] = field(default_factory=dict)
+    drops: dict[tuple[Any, ...], Drop] = field(default_factory=dict)
+
+
+class DropoutWatch:
+    """Fills `Dropouts`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub, self._part = trace, hub, trace.part(Dropouts)
+        self._calls: CallWatch | None = None
+        self._repeats: dict[int, int] = {}
+
+    def install(self, observers: list[object]) -> None:
+        self._calls = next(observer for observer in observers if isinstance(observer, CallWatch))
+
+    def remove(self) -> None: ...
+
+    def wants_modules(self) -> dict[type, Any]:
+        return {_DropoutNd: self.module_called}
+
+    def module_called(self, module: _DropoutNd, _: Any, __: Any, call: Call) -> None:
+        if not module.training or not module.p:
+            return
+        if call.training:
+            self._note_drop((call.root.number, id(module)), module.p, call, None, module)
+            return
+        assert self._calls is not None
+        caller = self._calls._stack[-1] if self._calls._stack else None
+        # A registered one in train mode was put there on purpose; one that eval() cannot reach was not.
+        if caller is not None and not caller.training and not any(part is module for part in call.module.modules()):
+            self._note_leak(f"nn.{type(module).__name__}", caller, module.p, self._hub.site(), call)
+
+    def before_drops(self, called: Called) -> None:
+        assert self._calls is not None
+        stack, call = self._calls._stack, self._calls._call
+        if not stack or call is None or isinstance(stack[-1], _DropoutNd):
+            return
+        p, given = called.argument(1, "p", 0.5), called.argument(2, "training")
+        if not p or given is False:
+            return
+        if call.training:
+            self._note_drop((call.root.number, called.site), p, call, called.site, None)
+        elif given is None and not stack[-1].training:  # training=True in so many words is meant
+            self._note_leak(f"F.{called.function}", stack[-1], p, called.site, call)
+
+    def before_attends(self, called: Called) -> None:
+        assert self._calls is not None
+        stack, call = self._calls._stack, self._calls._call
+        p = called.argument(4, "dropout_p", 0.0)
+        if p and call is not None and stack and not call.training and not stack[-1].training:
+            self._note_leak(f"F.{called.function}", stack[-1], p, called.site, call)
+
+    def _note_leak(self, how: str, owner: nn.Module, p: float, site: str | None, call: Call) -> None:
+        key = (how, type(owner).__name__, site)
+        leak = self._part.leaks.get(key)
+        if leak is None:
+            if len(self._part.leaks) >= LIMIT:
+                return
+            leak = self._part.leaks[key] = Leak(how, type(owner).__name__, site, float(p), first_step=self._trace.steps)
+        leak.count += 1
+        if leak.last_call != call.number:
+            leak.last_call = call.number
+            leak.calls += 1
+            leak.repeated += self._is_repeat(call.kind)
+
+    def _is_repeat(self, kind: CallKind | None) -> bool:
+        """Whether this root call had the input of the one before."""
+        if kind is None:
+            return False
+        before = self._repeats.get(id(kind), 0)
+        if len(self._repeats) > LIMIT:
+            self._repeats.clear()
+        self._repeats[id(kind)] = kind.repeated
+        return kind.repeated > before
+
+    def _note_drop(self, key: tuple[Any, ...], p: float, call: Call, site: str | None, module: nn.Module | None) -> None:
+        drop = self._part.drops.get(key)
+        if drop is None:
+            if len(self._part.drops) >= LIMIT:
+                return
+            name = (
+                next((name for name, part in call.module.named_modules() if part is module), "")
+                if module is not None
+                else "F.dropout"
+            )
+            drop = self._part.drops[key] = Drop(name, call.root, site or call.site)
+        drop.calls += 1
+        drop.extreme += p >= EXTREME
+        drop.all += p >= 1
+        drop.p = float(p)
+
+
+PATCHES = [
+    Patch("drops", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS)),
+    Patch("attends", ("torch.nn.functional:scaled_dot_product_attention",)),
+]
+OBSERVERS = [DropoutWatch]

@@ -1,0 +1,275 @@
+"""What losses are fed: normalised or not, over which axis, with which shapes and targets. One record a function and line."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import VIEWS
+from instep.doctor.watch.losses import LossKind
+
+LIMIT = 256
+LOOKS = 8  # calls that are looked at one by one, then every 32nd
+ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss")
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
+# Whatever lies behind one of these is another layer.
+LAYERS = (
+    "Addmm",
+    "Mm",
+    "Bmm",
+    "Addbmm",
+    "Baddbmm",
+    "Mv",
+    "Dot",
+    "Convolution",
+    "Embedding",
+    "ScaledDotProduct",
+    "NativeBatchNorm",
+    "Einsum",
+)
+BOUNDS = {
+    "SigmoidBackward0": (0.0, 1.0),
+    "SoftmaxBackward0": (0.0, 1.0),
+    "TanhBackward0": (-1.0, 1.0),
+    "ReluBackward0": (0.0, float("inf")),
+}
+
+
+@dataclass(slots=True)
+class Feed:
+    """What calls of one loss function from one line were fed. Counts are of calls that were looked at, unless said."""
+
+    function: str
+    site: str | None
+    first_step: int = 0
+    calls: int = 0  # all of them
+    graphs: int = 0  # of those, with a graph: training
+    single: int = 0  # of those with a graph: one class only
+    spread: int = 0  # of all: shapes that broadcast to more than either has
+    spread_graphs: int = 0  # of those with a graph
+    shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None  # input, target and what they broadcast to
+    looked: int = 0  # calls with a graph that were looked at
+    softmax_single: int = 0  # a softmax over one element
+    softmax_rows: int = 0  # a (log-)softmax over dim 0 of a matrix that is not square, right before the loss
+    log_softmax: int = 0  # a log-softmax, or the logarithm of a softmax
+    logged: int = 0  # some logarithm between the last layer and the loss
+    opaque: int = 0  # compiled or custom: nobody knows
+    normalised: int = 0  # exp of the input sums to 1 over dim 1, in nearly all rows
+    unnormalised: int = 0  # it does so in few rows
+    square: int = 0  # as many rows as columns
+    worst_sum: float = 0.0
+    reductions: Counter[str] = field(default_factory=Counter)
+    samples: int = 0  # most samples in a call
+    outside: int = 0  # targets well outside of what the loss is made for, and counted
+    slightly: int = 0  # targets a little outside
+    low: float = float("inf")
+    high: float = float("-inf")
+    unreachable: Counter[str] = field(default_factory=Counter)  # many targets out of reach of the activation before the loss
+    unreachable_share: float = 0.0
+    positive: int = 0  # kl_div: input above 0
+    negative_target: int = 0  # kl_div: target below 0 without log_target
+
+
+@dataclass
+class Feeds:
+    """The part of the trace about what losses are fed."""
+
+    all: dict[tuple[str, str | None], Feed] = field(default_factory=dict)
+
+    def of(self, *functions: str) -> list[Feed]:
+        return [feed for feed in self.all.values() if feed.function in functions]
+
+
+class FeedWatch:
+    """Fills `Feeds`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Feeds)
+
+    def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
+        feed = self._feed(kind)
+        feed.calls += 1
+        graph = input.requires_grad or (
+            kind.function == "kl_div" and isinstance(target, Tensor) and target.requires_grad
+        )  # or swapped
+        feed.graphs += graph
+        if isinstance(target, Tensor) and kind.function in ELEMENTWISE and input.shape != target.shape:
+            self._shapes(feed, input, target, graph)
+        if not graph:
+            return
+        if kind.function == "cross_entropy":
+            feed.single += input.shape[0 if input.dim() == 1 else 1] == 1 if input.dim() else False
+        if feed.graphs <= LOOKS or feed.graphs % 32 == 0:
+            self._look(feed, called, input, target)
+
+    def _feed(self, kind: LossKind) -> Feed:
+        key = (kind.function, kind.site)
+        feed = self._part.all.get(key)
+        if feed is None:
+            feed = Feed(kind.function, kind.site, self._trace.steps)
+            if len(self._part.all) < LIMIT:
+                self._part.all[key] = feed
+        return feed
+
+    def _shapes(self, feed: Feed, input: Tensor, target: Tensor, graph: bool) -> None:
+        try:
+            common = torch.broadcast_shapes(input.shape, target.shape)
+        except RuntimeError:
+            return
+        if common.numel() > max(input.numel(), target.numel()):
+            feed.spread += 1
+            feed.spread_graphs += graph
+            feed.shapes = (tuple(input.shape), tuple(target.shape), tuple(common))
+
+    def _look(self, feed: Feed, called: Called, input: Tensor, target: Any) -> None:
+        feed.looked += 1
+        reduction = str(called.argument(_REDUCTION.get(feed.function, 99), "reduction", "mean"))
+        feed.reductions[reduction] += 1
+        feed.samples = max(feed.samples, input.shape[0] if input.dim() > 1 else input.numel())
+        node, name = origin(input)
+        self._softmax(feed, node, name, input)
+        if feed.function == "nll_loss" and input.dim() >= 2 and input.shape[1] > 1:
+            self._normalisation(feed, input.detach())
+        if not isinstance(target, Tensor) or not target.numel():
+            return
+        if feed.function in BINARY:
+            self._range(feed, called, target.detach(), reduction)
+        elif feed.function == "cross_entropy" and target.is_floating_point() and reduction != "none":
+            self._hub.read(torch.stack(torch.aminmax(target.detach())), partial(_note_range, feed))
+        elif feed.function == "kl_div":
+            facts = torch.stack([input.detach().max(), target.detach().min()])
+            self._hub.read(facts, partial(_note_kl, feed, bool(called.argument(5, "log_target", False))))
+        elif feed.function in ELEMENTWISE[:4] and name in BOUNDS and reduction != "none" and target.is_floating_point():
+            low, high = BOUNDS[name]
+            share = ((target.detach() < low - 0.05) | (target.detach() > high + 0.05)).float().mean()
+            self._hub.read(share, partial(_note_reach, feed, name))
+
+    def _softmax(self, feed: Feed, node: Any, name: str | None, input: Tensor) -> None:
+        feed.opaque += name is None or name.startswith("CompiledFunction")
+        log, softmax = last_softmax(node)
+        if softmax is not None:
+            shape = tuple(softmax._input_metadata[0].shape)
+            axis = saved_axis(softmax, len(shape))
+            feed.log_softmax += log
+            feed.softmax_single += bool(shape) and shape[axis] == 1
+            feed.softmax_rows += axis == 0 and len(shape) == 2 and 1 < shape[1] != shape[0] > 1 and tuple(input.shape) == shape
+        if feed.function == "nll_loss":
+            feed.logged += has_logarithm(node)
+
+    def _normalisation(self, feed: Feed, input: Tensor) -> None:
+        feed.square += input.dim() == 2 and input.shape[0] == input.shape[1]
+        sums = input.float().logsumexp(1).abs()
+        facts = torch.stack([(sums > 0.05).float().mean(), sums.median()])
+        self._hub.read(facts, partial(_note_normalisation, feed))
+
+    def _range(self, feed: Feed, called: Called, target: Tensor, reduction: str) -> None:
+        if reduction == "none":
+            return  # the script has the last word: it may mask
+        weight = called.argument(2, "weight")
+        if isinstance(weight, Tensor):
+            outside = (target < 0) | (target > 1)
+            target = torch.where(outside & (weight.expand_as(target) == 0), torch.zeros_like(target), target)
+        self._hub.read(torch.stack(torch.aminmax(target)), partial(_note_range, feed))
+
+
+# Where `reduction` stands when it is given by place; size_average and reduce come before it.
+_REDUCTION = {
+    "cross_entropy": 6, "nll_loss": 6, "binary_cross_entropy": 5, "binary_cross_entropy_with_logits": 5, "mse_loss": 4,
+    "l1_loss": 4, "smooth_l1_loss": 4, "huber_loss": 2, "kl_div": 4,
+}  # fmt: skip
+
+
+def origin(tensor: Tensor) -> tuple[Any, str | None]:
+    """The node that gave a tensor, past views and copies, and its name."""
+    node: Any = tensor.grad_fn
+    for _ in range(16):
+        if node is None:
+            return None, None
+        name = node.name()
+        if name not in VIEWS or not node.next_functions:
+            return node, name
+        node = node.next_functions[0][0]
+    return None, None
+
+
+def last_softmax(node: Any) -> tuple[bool, Any]:
+    """The softmax that a tensor comes from at once: (whether its logarithm is taken, its node), (False, None) for none."""
+    if node is None:
+        return False, None
+    name = node.name()
+    if name == "LogSoftmaxBackward0":
+        return True, node
+    if name == "SoftmaxBackward0":
+        return False, node
+    if name in ("LogBackward0", "AddBackward0", "ClampBackward1", "ClampBackward0", "ClampMinBackward0"):
+        child = node.next_functions[0][0]
+        if child is not None and (name == "LogBackward0" or child.name() == "LogSoftmaxBackward0"):
+            _, softmax = last_softmax(child)
+            return softmax is not None, softmax
+        if name != "LogBackward0" and child is not None and child.name() == "SoftmaxBackward0":
+            return False, child  # softmax(x) + eps
+    return False, None
+
+
+def saved_axis(softmax: Any, dims: int) -> int:
+    """The axis of a softmax node, from 0."""
+    axis = int(softmax._saved_dim)
+    if axis >= 1 << 63:
+        axis -= 1 << 64
+    return axis % dims if dims else 0
+
+
+def has_logarithm(node: Any, limit: int = 48) -> bool:
+    """Whether a logarithm, or something that cannot be seen into, lies between a node and the layer before it."""
+    pending, seen = [node], 0
+    while pending and seen < limit:
+        each = pending.pop(0)
+        seen += 1
+        if each is None:
+            continue
+        name = each.name()
+        if name.startswith("Log") or (
+            not name.endswith(("Backward0", "Backward1", "Backward2", "AccumulateGrad")) and each is not node
+        ):
+            return True
+        if not name.startswith(LAYERS):
+            pending += [child for child, _ in each.next_functions]
+    return False
+
+
+def _note_normalisation(feed: Feed, values: list[float]) -> None:
+    share, median = values
+    feed.normalised += share < 0.05
+    feed.unnormalised += share > 0.5
+    feed.worst_sum = max(feed.worst_sum, median)
+
+
+def _note_range(feed: Feed, values: list[float]) -> None:
+    low, high = values
+    feed.low, feed.high = min(feed.low, low), max(feed.high, high)
+    if low < -0.5 or high > 1.5:
+        feed.outside += 1
+    elif low < -1e-3 or high > 1 + 1e-3:
+        feed.slightly += 1
+
+
+def _note_kl(feed: Feed, log_target: bool, values: list[float]) -> None:
+    feed.positive += values[0] > 1e-3
+    feed.negative_target += values[1] < -1e-3 and not log_target
+    feed.high, feed.low = max(feed.high, values[0]), min(feed.low, values[1])
+
+
+def _note_reach(feed: Feed, name: str, share: float) -> None:
+    if share > 0.2:
+        feed.unreachable[name] += 1
+        feed.unreachable_share = max(feed.unreachable_share, share)
+
+
+OBSERVERS = [FeedWatch]

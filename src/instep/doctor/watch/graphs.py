@@ -1,0 +1,132 @@
+"""Graphs that outlive their backward: those of losses and of outputs that are kept, those that `retain_graph` lets grow.
+
+A sentinel in the metadata of a graph node lives exactly as long as the node.
+"""
+
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward, Backwards
+from instep.doctor.watch.loaders import first_tensor
+
+AGE = 6  # backwards after which a graph should be gone
+NODES = 6000  # of a graph that are counted
+LIMIT = 128
+
+
+class Sentinel:
+    """Dies with the graph node that holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(slots=True)
+class GraphPlace:
+    """The graphs of the backwards from one line, or of the calls from one line."""
+
+    site: str | None
+    count: int = 0
+    retained: int = 0  # with retain_graph
+    created: int = 0  # with create_graph
+    old: int = 0  # times that the graph of `AGE` backwards ago was alive
+    most: int = 0  # the most that were alive at once
+    first_old: int | None = None  # step
+    sizes: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # (backwards, nodes of the graph), at 4, 8, 16, … of those that retain
+
+
+@dataclass
+class Graphs:
+    """The part of the trace about graphs."""
+
+    backwards: dict[str | None, GraphPlace] = field(default_factory=dict)
+    outputs: dict[str | None, GraphPlace] = field(default_factory=dict)
+
+
+class GraphWatch:
+    """Fills `Graphs`. The losses' sentinels are those of the core."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace = trace
+        self._part, self._backwards = trace.part(Graphs), trace.part(Backwards)
+        self._outputs: dict[str | None, deque[tuple[int, Any]]] = {}
+        self._open: tuple[str | None, Any] | None = None
+
+    def on_wake(self) -> None:
+        self._open = None
+
+    def after_call(self, call: Any) -> None:
+        self._open = None
+        if not call.grad or not call.root.parameters:
+            return
+        output = first_tensor(call.output)
+        node: Any = output.grad_fn if output is not None else None
+        if node is not None:
+            sentinel = Sentinel()
+            node.metadata["instep.output"] = sentinel
+            self._open = (call.site, weakref.ref(sentinel))
+
+    def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        place = _place(self._part.backwards, backward.site)
+        place.count += 1
+        place.retained += backward.retain
+        place.created += backward.create
+        site = self._backwards.sites.get(backward.site)
+        if site is not None and backward.node is not None:
+            self._look(place, site.graphs, backward)
+        if backward.retain and place.count >= 4 and place.count & (place.count - 1) == 0:
+            place.sizes.append((place.count, _nodes(tensor.grad_fn)))
+        if self._open is not None:
+            self._note_output(*self._open, backward)
+            self._open = None
+
+    def _note_output(self, site: str | None, reference: Any, backward: Backward) -> None:
+        kept = self._outputs.get(site)
+        if kept is None:
+            if len(self._outputs) >= LIMIT:
+                return
+            kept = self._outputs[site] = deque(maxlen=64)
+        kept.append(reference)
+        place = _place(self._part.outputs, site)
+        place.count += 1
+        place.created += backward.create
+        self._look(place, kept, backward)
+
+    def _look(self, place: GraphPlace, graphs: Any, backward: Backward) -> None:
+        if len(graphs) <= AGE or graphs[-1 - AGE]() is None:
+            return
+        place.old += 1
+        if place.first_old is None:
+            place.first_old = backward.step
+        if place.old <= 16 or place.old % 8 == 0:
+            place.most = max(place.most, sum(1 for graph in graphs if graph() is not None) - 1)
+
+
+def _place(places: dict[str | None, GraphPlace], site: str | None) -> GraphPlace:
+    place = places.get(site)
+    if place is None:
+        place = GraphPlace(site)
+        if len(places) < LIMIT:
+            places[site] = place
+    return place
+
+
+def _nodes(node: Any) -> int:
+    """How many nodes a graph has, up to `NODES`."""
+    seen, pending = {node}, [node]
+    while pending and len(seen) < NODES:
+        for following, _ in pending.pop().next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return len(seen)
+
+
+OBSERVERS = [GraphWatch]

@@ -1,0 +1,128 @@
+"""Losses: every call of a loss function of torch's, by function and line, with what it was fed."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import provenance
+
+FUNCTIONS = (
+    "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
+    "smooth_l1_loss", "huber_loss", "kl_div", "poisson_nll_loss", "gaussian_nll_loss", "hinge_embedding_loss", "soft_margin_loss",
+    "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "margin_ranking_loss", "triplet_margin_loss",
+    "cosine_embedding_loss", "ctc_loss",
+)  # fmt: skip
+EXAMINED = 6  # calls whose values are looked at one by one, then every 64th
+LIMIT = 256
+
+
+@dataclass(slots=True)
+class LossKind:
+    """Calls of one loss function from one line."""
+
+    function: str  # "cross_entropy", …
+    site: str | None
+    count: int = 0
+    with_graph: int = 0  # calls whose input has a graph: training
+    origins: Counter[str] = field(default_factory=Counter)  # provenance of the input, "SoftmaxBackward0"; of calls with a graph
+    input_shapes: Counter[tuple[int, ...]] = field(default_factory=Counter)  # the first few
+    target_shapes: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    reductions: Counter[str] = field(default_factory=Counter)
+    target_dtype: str = ""
+    hard: bool = False  # targets are class numbers
+    examined: int = 0  # calls whose values were looked at
+    probabilities: int = 0  # of those: input rows (dim 1) are >= 0 and sum to 1
+    unit: int = 0  # of those: input lies within 0..1
+    log_probabilities: int = 0  # of those: exp(input) sums to 1 over dim 1
+    input_min: float = float("inf")
+    input_max: float = float("-inf")
+    target_min: float = float("inf")
+    target_max: float = float("-inf")
+    first_step: int = 0
+    last_step: int = 0
+
+
+@dataclass
+class Losses:
+    """The part of the trace about losses."""
+
+    kinds: dict[tuple[str, str | None], LossKind] = field(default_factory=dict)
+
+    def of(self, *functions: str) -> list[LossKind]:
+        """The kinds of those functions."""
+        return [kind for kind in self.kinds.values() if kind.function in functions]
+
+
+class LossWatch:
+    """Fills `Losses`. Tells `on_loss(kind, called, input, target)` after each call, `on_graded(tensor)` with its input."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Losses)
+
+    def after_loss(self, called: Called) -> None:
+        input, target = called.argument(0, "input"), called.argument(1, "target")
+        if not isinstance(input, Tensor):
+            return
+        kind = self._kind(called)
+        kind.count += 1
+        kind.last_step = self._trace.steps
+        if input.requires_grad:
+            kind.with_graph += 1
+            if (kind.with_graph <= EXAMINED or kind.with_graph % 16 == 0) and (origin := provenance(input)):
+                kind.origins[origin] += 1
+        if kind.count <= EXAMINED or kind.count % 64 == 0:
+            self._examine(kind, called, input.detach(), target)
+        self._hub.say("on_loss", kind, called, input, target)
+        self._hub.say("on_graded", input)
+
+    def _kind(self, called: Called) -> LossKind:
+        key = (called.function, called.site)
+        kind = self._part.kinds.get(key)
+        if kind is None:
+            kind = LossKind(called.function, called.site, first_step=self._trace.steps)
+            if len(self._part.kinds) < LIMIT:
+                self._part.kinds[key] = kind
+        return kind
+
+    def _examine(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
+        kind.input_shapes[tuple(input.shape)] += 1
+        kind.reductions[str(called.kwargs.get("reduction", "mean"))] += 1
+        if isinstance(target, Tensor):
+            kind.target_shapes[tuple(target.shape)] += 1
+            kind.target_dtype = str(target.dtype).removeprefix("torch.")
+            kind.hard = not target.is_floating_point()
+            if target.numel():
+                self._hub.read(torch.stack(torch.aminmax(target.detach())), partial(_spread_target, kind))
+        if not input.numel() or not input.is_floating_point():
+            return
+        low, high = torch.aminmax(input)
+        facts = [low, high]
+        if input.dim() >= 2 and input.shape[1] > 1:
+            facts += [(input.sum(1) - 1).abs().max(), input.logsumexp(1).abs().max()]
+        self._hub.read(torch.stack(facts), partial(_values, kind))
+
+
+def _spread_target(kind: LossKind, values: list[float]) -> None:
+    kind.target_min, kind.target_max = min(kind.target_min, values[0]), max(kind.target_max, values[1])
+
+
+def _values(kind: LossKind, values: list[float]) -> None:
+    low, high = values[:2]
+    kind.examined += 1
+    kind.input_min, kind.input_max = min(kind.input_min, low), max(kind.input_max, high)
+    kind.unit += low >= 0 and high <= 1
+    if len(values) > 2:
+        kind.probabilities += low >= 0 and values[2] < 1e-3
+        kind.log_probabilities += values[3] < 1e-3
+
+
+PATCHES = [Patch("loss", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS))]
+OBSERVERS = [LossWatch]

@@ -1,0 +1,188 @@
+"""Parameters that move where they should not: frozen ones in a step, ones written between forward and backward, or twice."""
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.optimizers import Step
+from instep.doctor.watch.owners import sample
+
+FIRST = 8  # steps that are all looked at
+EVERY = 32
+CHECKED = 4  # parameters whose values are compared
+
+
+@dataclass(slots=True)
+class FrozenMove:
+    """A parameter that had been trained, was frozen, and is still changed by steps."""
+
+    name: str
+    optimizer: int
+    site: str | None
+    first_step: int
+    looks: int = 0
+    moves: int = 0
+    change: float = 0.0  # the largest of a few elements in one step
+
+
+@dataclass(slots=True)
+class Written:
+    """Parameters that changed outside of any step."""
+
+    how: str  # "between" forward and backward, or "twice": by hand along the gradient, besides the optimizer
+    site: str | None
+    name: str
+    first_step: int
+    times: int = 0
+    looks: int = 0
+
+
+@dataclass
+class Moves:
+    """The part of the trace about parameters that move."""
+
+    frozen: dict[int, FrozenMove] = field(default_factory=dict)
+    idle: dict[int, int] = field(
+        default_factory=dict
+    )  # optimizer -> steps in which nothing required a gradient and nothing had one
+    written: dict[str, Written] = field(default_factory=dict)
+    looks: dict[str, int] = field(default_factory=dict)
+
+
+class MoveWatch:
+    """Fills `Moves`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Moves)
+        self._parameters = trace.part(Gradients).parameters
+        self._frozen: list[tuple[Tensor, int, list[float]]] = []
+        self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
+        self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
+        self._seen_backward = -1
+
+    def _looks(self) -> bool:
+        steps = self._trace.steps
+        return 1 <= steps <= FIRST or steps % EVERY == 0
+
+    # -- steps
+
+    def before_step(self, step: Step) -> None:
+        fact = step.fact
+        if fact is not None and fact.parameters == 0 and not _has_gradients(step):
+            number = step.record.number
+            self._part.idle[number] = self._part.idle.get(number, 0) + 1
+        self._compare_after(None if step.closure else step.site)
+        self._forward = []
+        self._frozen = []
+        if step.record.steps % 4 == 0:
+            self._note_frozen(step)
+
+    def _note_frozen(self, step: Step) -> None:
+        for group in step.optimizer.param_groups:
+            for tensor in group["params"]:
+                if not tensor.requires_grad and tensor.grad is not None and len(self._frozen) < 32:
+                    known = self._parameters.get(id(tensor))
+                    if known is not None and known.arrivals:
+                        self._frozen.append((tensor, tensor._version, sample(tensor)))
+
+    def after_step(self, step: Step) -> None:
+        for tensor, _, values in self._frozen:
+            known, now = self._parameters.get(id(tensor)), sample(tensor)
+            if known is None:
+                continue
+            fact = self._part.frozen.get(known.key)
+            if fact is None:
+                fact = self._part.frozen[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
+            fact.looks += 1
+            if now != values:
+                fact.moves += 1
+                fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
+        self._frozen = []
+        self._after = []
+        if self._looks() and not step.closure and not step.inside:
+            self._after = self._with_gradients([t for group in step.optimizer.param_groups for t in group["params"]])
+
+    # -- between a forward and its backward
+
+    def after_call(self, call: Call) -> None:
+        if not call.grad or not call.root.parameters:
+            return
+        self._compare_after(call.site)
+        if self._looks() and not self._forward:
+            chosen: list[Tensor] = [
+                tensor for tensor in call.module.parameters() if tensor.requires_grad and not tensor.is_shared()
+            ]
+            self._forward = [(weakref.ref(tensor), sample(tensor)) for tensor in _some(chosen)]
+
+    def on_backward(self, backward: Backward, _: Tensor) -> None:
+        forward, self._forward, self._after = self._forward, [], []
+        if not forward or backward.inside_step:
+            return
+        moved = [reference() for reference, values in forward if (tensor := reference()) is not None and sample(tensor) != values]
+        self._note("between", backward.site, moved[0] if moved else None)
+
+    def after_backward(self, _: Called) -> None:
+        if self._looks():
+            known = [parameter.reference() for parameter in list(self._parameters.values())[:64] if parameter.optimizers]
+            self._after = self._with_gradients([tensor for tensor in known if tensor is not None])
+
+    # -- by hand along the gradient, besides the optimizer
+
+    def _with_gradients(self, tensors: list[Tensor]) -> list[tuple["weakref.ref[Tensor]", list[float], list[float]]]:
+        chosen = _some(
+            [tensor for tensor in tensors if tensor.requires_grad and tensor.grad is not None and not tensor.is_shared()]
+        )
+        return [(weakref.ref(tensor), sample(tensor), sample(tensor.grad)) for tensor in chosen if tensor.grad is not None]
+
+    def _compare_after(self, site: str | None) -> None:
+        after, self._after = self._after, []
+        if not after or site is None:
+            return
+        moved = [
+            tensor
+            for reference, values, slope in after
+            if (tensor := reference()) is not None and _followed(sample(tensor), values, slope)
+        ]
+        self._note("twice", site, moved[0] if moved else None)
+
+    def _note(self, how: str, site: str | None, tensor: Tensor | None) -> None:
+        self._part.looks[how] = self._part.looks.get(how, 0) + 1
+        if tensor is None:
+            return
+        fact = self._part.written.get(how)
+        if fact is None:
+            known = self._parameters.get(id(tensor))
+            name = known.name if known is not None else ""
+            fact = self._part.written[how] = Written(how, site, name, self._trace.steps)
+        fact.times += 1
+
+
+def _has_gradients(step: Step) -> bool:
+    """Whether gradients were put there by hand: evolution strategies and their like."""
+    return any(tensor.grad is not None for group in step.optimizer.param_groups for tensor in group["params"])
+
+
+def _some(tensors: list[Tensor]) -> list[Tensor]:
+    """The first and the last few."""
+    return tensors if len(tensors) <= CHECKED else [*tensors[: CHECKED // 2], *tensors[-CHECKED // 2 :]]
+
+
+def _followed(now: list[float], values: list[float], slope: list[float]) -> bool:
+    """Whether values went down along the gradient, all at one rate."""
+    rates = [(a - b) / g for a, b, g in zip(now, values, slope, strict=True) if abs(g) > 1e-6] if len(now) == len(slope) else []
+    if len(rates) < 4 or max(rates) >= 0:
+        return False
+    mean = sum(rates) / len(rates)
+    return all(abs(rate - mean) <= 0.02 * abs(mean) for rate in rates)
+
+
+OBSERVERS: list[Any] = [MoveWatch]

@@ -1,0 +1,224 @@
+"""Norms: BatchNorm in train and eval mode, what it sees and whose statistics it uses; spectral norm that was never trained."""
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call, Root
+from instep.doctor.watch.gradients import Gradients
+
+LIMIT = 512
+
+
+@dataclass(slots=True)
+class Average:
+    """One AveragedModel of torch's."""
+
+    equal: bool  # every model counts the same, as in SWA: then its buffers are those of the last model
+    updates: int = 0
+    refreshed: bool = False  # whether it was called in train mode since the last update, as update_bn does
+
+
+@dataclass(slots=True)
+class Norm:
+    """One BatchNorm."""
+
+    name: str  # in its model
+    root: Root | None
+    features: int
+    shared: bool  # its statistics go over all processes
+    train_calls: int = 0
+    graded: int = 0  # of those, with grad on
+    ones: int = 0  # of those, with one sample
+    frozen: int = 0  # calls in train mode that moved its statistics while its own weights were frozen
+    live: int = 0  # … while they were trainable
+    moved: bool = False  # the frozen weights have changed all the same: an average, a target
+    steps: list[int] = field(default_factory=list)  # the first few steps between which the frozen calls came
+    frozen_site: str | None = None
+    ones_site: str | None = None
+    eval_calls: int = 0
+    eval_site: str | None = None
+    eval_first: int = 0
+    optimized: bool = False  # an optimizer holds its weights
+    stale: int = 0  # looks in eval mode at which its weights had changed and its statistics had not
+    first_look: list[float] | None = None
+    average: Average | None = None
+    unrefreshed: int = 0  # calls in eval mode inside an average of equal models that was not refreshed
+
+
+@dataclass(slots=True)
+class Early:
+    """A layer with spectral norm whose first call was in eval mode, with vectors that had never been iterated."""
+
+    root: str
+    layer: str
+    site: str | None
+    step: int
+    sigma: float  # what its weight is divided by
+    norm: float  # what it should be, nearly
+
+
+@dataclass
+class Norms:
+    """The part of the trace about norms."""
+
+    all: list[Norm] = field(default_factory=list)
+    early: list[Early] = field(default_factory=list)
+
+
+class NormWatch:
+    """Fills `Norms`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._gradients = trace.part(Norms), trace.part(Gradients)
+        self._norms: dict[int, Norm] = {}
+        self._weights: dict[int, list[float]] = {}
+        self._averages: dict[int, Average] = {}
+
+    def wants_modules(self) -> dict[type, Any]:
+        return {_BatchNorm: self.norm_called}
+
+    def norm_called(self, module: _BatchNorm, args: tuple[Any, ...], _: Any, call: Call) -> None:
+        norm = self._norms.get(id(module)) or self._new(module, call)
+        norm.root = norm.root or call.root
+        if not module.training:
+            norm.eval_calls += 1
+            norm.eval_site = norm.eval_site or call.site
+            if norm.average is not None and norm.average.equal and norm.average.updates >= 2 and not norm.average.refreshed:
+                norm.unrefreshed += 1
+            if norm.train_calls == 0 and module.affine and module.track_running_stats and _is_due(norm.eval_calls):
+                self._look(module, norm)
+            return
+        norm.train_calls += 1
+        if norm.average is not None:
+            norm.average.refreshed = True
+        if call.kind is not None and call.kind.inside:
+            return
+        if call.grad:
+            norm.graded += 1
+            if args and isinstance(args[0], Tensor) and args[0].shape[0] == 1:
+                norm.ones += 1
+                norm.ones_site = call.site
+        weight = module.weight
+        if weight is None or not module.track_running_stats or module.momentum == 0.0:
+            return
+        if weight.requires_grad or module.bias.requires_grad:
+            norm.live += 1
+            return
+        norm.frozen += 1
+        norm.frozen_site = call.site
+        if len(norm.steps) < 8 and (not norm.steps or norm.steps[-1] != call.step):
+            norm.steps.append(call.step)
+        if not norm.moved and (norm.frozen <= 4 or norm.frozen % 32 == 0):
+            self._hub.read(torch.cat([weight.detach()[:8], module.bias.detach()[:8]]), partial(self._compare, id(module), norm))
+
+    def _compare(self, key: int, norm: Norm, values: list[float]) -> None:
+        norm.moved = norm.moved or self._weights.setdefault(key, values) != values
+
+    def _new(self, module: _BatchNorm, call: Call | None) -> Norm:
+        name = next((name for name, part in call.module.named_modules() if part is module), "") if call is not None else ""
+        norm = Norm(
+            name or type(module).__name__, call.root if call else None, module.num_features, isinstance(module, SyncBatchNorm)
+        )
+        norm.eval_first = self._trace.steps
+        self._norms[id(module)] = norm
+        weakref.finalize(module, self._forget, id(module)).atexit = False
+        if len(self._part.all) < LIMIT:
+            self._part.all.append(norm)
+        return norm
+
+    def _forget(self, key: int) -> None:
+        self._norms.pop(key, None)
+        self._weights.pop(key, None)
+
+    def after_averaged_init(self, called: Called) -> None:
+        """As it was when the average began."""
+        averaged = called.args[0]
+        average = self._averages[id(averaged)] = Average(_is_equal(averaged))
+        weakref.finalize(averaged, self._averages.pop, id(averaged), None).atexit = False
+        for module in averaged.modules():
+            if isinstance(module, _BatchNorm) and module.track_running_stats:
+                norm = self._norms.get(id(module)) or self._new(module, None)
+                norm.average = average
+                if module.affine:
+                    self._look(module, norm)
+
+    def after_averaged_update(self, called: Called) -> None:
+        average = self._averages.get(id(called.args[0]))
+        if average is not None:
+            average.updates += 1
+            average.refreshed = False
+
+    def _look(self, module: _BatchNorm, norm: Norm) -> None:
+        mean, var = module.running_mean, module.running_var
+        if mean is None or var is None:
+            return
+        known = self._gradients.parameters.get(id(module.weight))
+        norm.optimized = norm.optimized or bool(known is not None and known.optimizers)
+        weight, bias = module.weight.detach(), module.bias.detach()
+        untouched = torch.stack([mean.abs().amax() + (var - 1).abs().amax(), (weight - 1).abs().amax() + bias.abs().amax()])
+        self._hub.read(torch.cat([untouched, mean[:8], var[:8], weight[:8], bias[:8]]).detach(), partial(_judge, norm))
+
+    def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
+        if module.training or not module._forward_pre_hooks:
+            return
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, SpectralNorm) and len(self._part.early) < LIMIT:
+                early = Early(root.name if root else "", type(module).__name__, self._hub.site(), self._trace.steps, 0.0, 0.0)
+                self._hub.read(torch.stack(list(_sigmas(hook, module))), partial(self._note_early, early))
+
+    def _note_early(self, early: Early, values: list[float]) -> None:
+        early.sigma, early.norm = values
+        if abs(early.sigma) < 0.7 * early.norm:
+            self._part.early.append(early)
+
+
+def _is_equal(averaged: Any) -> bool:
+    given = averaged.avg_fn or averaged.multi_avg_fn
+    return not averaged.use_buffers and (given is None or "get_swa" in getattr(given, "__qualname__", ""))
+
+
+def _is_due(count: int) -> bool:
+    return count <= 4 or count & (count - 1) == 0
+
+
+def _judge(norm: Norm, values: list[float]) -> None:
+    """Compare with the first look: the weights have changed and the statistics have not, or these are those of a new norm."""
+    size = (len(values) - 2) // 2
+    statistics, weights = values[2 : 2 + size], values[2 + size :]
+    if values[0] == 0.0 and values[1] > 0.0:
+        norm.stale += 1
+    elif norm.first_look is not None:
+        norm.stale += norm.first_look[2 : 2 + size] == statistics and norm.first_look[2 + size :] != weights
+    if norm.first_look is None:
+        norm.first_look = values
+
+
+def _sigmas(hook: SpectralNorm, module: nn.Module) -> Iterator[Tensor]:
+    """The estimate that the hook divides by, and a better one."""
+    matrix = hook.reshape_weight_to_matrix(getattr(module, hook.name + "_orig").detach())
+    u, v = getattr(module, hook.name + "_u"), getattr(module, hook.name + "_v")
+    yield torch.dot(u, torch.mv(matrix, v)).detach()
+    with torch.no_grad():
+        for _ in range(6):
+            u = nn.functional.normalize(torch.mv(matrix, v), dim=0)
+            v = nn.functional.normalize(torch.mv(matrix.t(), u), dim=0)
+        yield torch.mv(matrix, v).norm()
+
+
+PATCHES = [
+    Patch("averaged_init", ("torch.optim.swa_utils:AveragedModel.__init__",), always=True),
+    Patch("averaged_update", ("torch.optim.swa_utils:AveragedModel.update_parameters",), always=True),
+]
+OBSERVERS = [NormWatch]

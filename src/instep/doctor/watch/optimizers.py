@@ -1,0 +1,295 @@
+"""Optimizers and their steps: what each step used."""
+
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.gradients import Gradients, GradientWatch
+
+LIMIT = 128
+
+
+@dataclass(slots=True)
+class StepFact:
+    """What one step of an optimizer used. Numbers of parameters, unless said."""
+
+    number: int  # steps of all optimizers before it
+    site: str | None
+    lr: float
+    closure: bool
+    inside: bool  # in the step of another optimizer
+    backwards: int  # backward calls since the last step of this optimizer
+    calls: int  # root calls since then
+    batches: int  # batches drawn since then
+    parameters: int = 0  # that require a gradient
+    missing: int = 0  # gradient is None
+    fresh: int = 0  # gradient holds what no step has used
+    stale: int = 0  # gradient holds what a step has used, below something fresh
+    reused: int = 0  # gradient holds only what a step has used
+    empty: int = 0  # gradient is there, and holds nothing that a backward brought: zero, or written by hand
+    arrived: int = 0  # got a gradient since the last step of this optimizer, whatever became of it
+    held: int = 0  # the most backwards that one gradient holds
+    used_held: int = 0  # the most already used backwards that one gradient holds below something fresh
+    foreign: int = 0  # gradient holds a backward that another optimizer's step used before a later backward came
+
+
+@dataclass(slots=True)
+class OptimizerRecord:
+    """One optimizer."""
+
+    number: int
+    name: str  # class
+    site: str | None  # where it was made, or where it stepped first
+    made_step: int  # steps of all optimizers before it was made
+    lrs: tuple[float, ...]  # as made
+    parameters: tuple[int, ...] = ()  # keys in Gradients.parameters
+    steps: int = 0  # that were watched; a long run of short steps is watched in bursts
+    all_steps: int = 0
+    last_lr: float = 0.0
+    recent: deque[StepFact] = field(default_factory=lambda: deque(maxlen=256))
+    totals: dict[str, int] = field(default_factory=dict)  # steps with missing, stale, reused, empty, … > 0; see `_count`
+    first: dict[str, int] = field(default_factory=dict)  # the step at which each of those happened first
+    alive: bool = True
+    # where the counts stood at its last step
+    backwards: int = 0
+    calls: int = 0
+    batches: int = 0
+    arrivals: int = 0
+    awake: bool = True  # whether it has stepped since the last rest: only then is it known what came before a step
+
+
+@dataclass
+class Optimizers:
+    """The part of the trace about optimizers."""
+
+    all: list[OptimizerRecord] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[OptimizerRecord]:
+        return iter(self.all)
+
+
+class Step:
+    """One step while it goes on."""
+
+    __slots__ = ("closure", "fact", "inside", "optimizer", "record", "site")
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, record: OptimizerRecord, closure: bool, inside: bool, site: str | None
+    ) -> None:
+        self.optimizer = optimizer
+        self.record = record
+        self.closure = closure
+        self.inside = inside
+        self.site = site
+        self.fact: StepFact | None = None
+
+
+class OptimizerWatch:
+    """Fills `Optimizers`; tells `before_step(step)`, `after_step(step)`, and `on_optimizer(record, optimizer)` once each."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._gradients = trace.part(Optimizers), trace.part(Gradients)
+        self._backwards = trace.part(Backwards)
+        self._records: dict[int, OptimizerRecord] = {}
+        self._stack: list[Step] = []
+        self._ledger: GradientWatch | None = None
+        self._handles: list[Any] = []
+        self._depth = 0
+        self._users: dict[int, tuple[int, int]] = {}  # backward -> (optimizer that used it first, backwards begun then)
+
+    def install(self, observers: list[object]) -> None:
+        self._ledger = next(observer for observer in observers if isinstance(observer, GradientWatch))
+        self._handles = [register_optimizer_step_pre_hook(self._begins), register_optimizer_step_post_hook(self._ends)]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def record(self, optimizer: torch.optim.Optimizer, site: str | None = None) -> OptimizerRecord:
+        """The record of an optimizer, made where it is new."""
+        record = self._records.get(id(optimizer))
+        if record is None:
+            lrs = tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups)
+            record = OptimizerRecord(len(self._part.all), type(optimizer).__name__, site, self._trace.steps, lrs)
+            self._records[id(optimizer)] = record
+            weakref.finalize(optimizer, self._forget, id(optimizer), record).atexit = False
+            if len(self._part.all) < LIMIT:
+                self._part.all.append(record)
+            self._hub.say("on_optimizer", record, optimizer)
+        return record
+
+    def _forget(self, key: int, record: OptimizerRecord) -> None:
+        record.alive = False
+        if self._records.get(key) is record:
+            del self._records[key]
+
+    def after_optimizer_init(self, called: Called) -> None:
+        optimizer = called.args[0]
+        record = self.record(optimizer, called.site)
+        assert self._ledger is not None
+        for tensor in _tensors(optimizer):
+            self._ledger.know(tensor).optimizers.add(record.number)
+
+    def _begins(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hub = self._hub
+        if is_busy(hub):
+            return
+        if hub.resting:
+            self._depth += 1
+            return
+        closure = (len(args) > 1 and args[1] is not None) or kwargs.get("closure") is not None
+        hub.tell((self._step_begins,), optimizer, closure, hub.locator.site(2))
+
+    def _step_begins(self, optimizer: torch.optim.Optimizer, closure: bool, site: str | None) -> None:
+        step = Step(optimizer, self.record(optimizer, site), closure, bool(self._stack), site)
+        self._stack.append(step)
+        if not closure:  # with a closure the gradients come inside the step
+            step.fact = self._used(step)
+        self._hub.say("before_step", step)
+
+    def _ends(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hub = self._hub
+        if is_busy(hub):
+            return
+        if not hub.resting or self._stack:
+            hub.tell((self._step_ends,), optimizer)
+            return
+        record = self._records.get(id(optimizer))
+        if record is not None:
+            record.all_steps += 1
+        self._depth -= 1
+        if self._depth <= 0:
+            self._depth = 0
+            self._trace.steps += 1
+            if self._trace.steps >= hub.alarm:
+                hub.ring()
+
+    def on_wake(self) -> None:
+        self._stack.clear()
+        for record in self._records.values():
+            record.awake = False
+
+    def _step_ends(self, optimizer: torch.optim.Optimizer) -> None:
+        while self._stack:
+            step = self._stack.pop()
+            if step.optimizer is optimizer:
+                break
+        else:
+            return
+        if step.fact is None:
+            step.fact = self._used(step)
+        record = step.record
+        record.all_steps += 1
+        if record.awake:
+            self._count(record, step.fact)
+        record.awake = True
+        if not self._stack:
+            self._trace.steps += 1
+        self._hub.say("after_step", step)
+
+    def _used(self, step: Step) -> StepFact:
+        """What the step uses, noted in the ledger."""
+        record, trace, ledger = step.record, self._trace, self._ledger
+        assert ledger is not None
+        groups = step.optimizer.param_groups
+        fact = StepFact(
+            trace.steps, step.site, float(groups[0].get("lr", 0.0)), step.closure, step.inside,
+            trace.backwards - record.backwards, trace.calls - record.calls, trace.batches - record.batches,
+        )  # fmt: skip
+        record.backwards, record.calls, record.batches = trace.backwards, trace.calls, trace.batches
+        known, arrivals, keys = self._gradients.parameters, 0, []
+        look = record.steps < 24 or record.steps % 8 == 0
+        for tensor in _tensors(step.optimizer):
+            parameter = known.get(id(tensor))
+            if parameter is None or not parameter.hooked or record.number not in parameter.optimizers:
+                parameter = ledger.know(tensor)
+                parameter.optimizers.add(record.number)
+            keys.append(parameter.key)
+            arrivals += parameter.arrivals
+            if not tensor.requires_grad:
+                continue
+            fact.parameters += 1
+            grad, held = tensor.grad, parameter.held
+            if grad is None:
+                fact.missing += 1
+                continue
+            total, used = len(held), parameter.used
+            if total and look and parameter.device == "cpu" and parameter.numel <= 4096 and not bool(grad.detach().any()):
+                total = 0  # cleared in place since it came
+            if total == 0:
+                fact.empty += 1
+                continue
+            if total > used:
+                fact.fresh += 1
+                if used:
+                    fact.stale += 1
+                    if used > fact.used_held:
+                        fact.used_held = used
+                for backward in held[used:] if used or total > 1 else held:
+                    backward.used += 1
+                if total > 1:
+                    fact.foreign += self._is_foreign(record, held, used)
+                self._users.setdefault(held[-1].number, (record.number, trace.backwards))
+            else:
+                fact.reused += 1
+            parameter.uses += 1
+            parameter.used = len(held)
+            if total > fact.held:
+                fact.held = total
+        if len(self._users) > 512:
+            for number in list(self._users)[:256]:
+                del self._users[number]
+        record.parameters = tuple(keys)
+        fact.arrived = arrivals - record.arrivals
+        record.arrivals = arrivals
+        return fact
+
+    def _is_foreign(self, record: OptimizerRecord, held: list[Any], used: int) -> bool:
+        """Whether an unused part of the gradient comes from a backward that another optimizer has finished with."""
+        newest = held[-1].number
+        for backward in held[used:-1]:
+            user = self._users.get(backward.number)
+            if user is not None and user[0] != record.number and user[1] < newest:
+                return True
+        return False
+
+    def _count(self, record: OptimizerRecord, fact: StepFact) -> None:
+        record.steps += 1
+        record.last_lr = fact.lr
+        record.recent.append(fact)
+        totals, first = record.totals, record.first
+        for name, value in (
+            ("fresh", fact.fresh), ("stale", fact.stale), ("reused", fact.reused and not fact.fresh), ("foreign", fact.foreign),
+            ("nothing", not fact.fresh and not fact.reused), ("lost", fact.arrived and not fact.fresh and not fact.reused),
+            ("accumulated", fact.held - fact.used_held > 1),
+        ):  # fmt: skip
+            if value:
+                totals[name] = totals.get(name, 0) + 1
+                first.setdefault(name, fact.number)
+
+
+def is_busy(hub: Hub) -> bool:
+    """Whether hooks must keep still."""
+    return torch.compiler.is_compiling() or hub.busy or get_ident() != hub.thread
+
+
+def _tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+PATCHES = [Patch("optimizer_init", ("torch.optim.optimizer:Optimizer.__init__",), always=True)]
+OBSERVERS = [OptimizerWatch]

@@ -1,0 +1,322 @@
+"""Who owns a parameter: the model that it is registered in, the optimizers that hold it; and who does not, though they should.
+
+Structure is looked at when a module is first called, values when the trace is about to be judged: a step pays nothing.
+"""
+
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from instep.doctor.hub import Hub
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
+from instep.doctor.watch.calls import Call, Calls, Root
+from instep.doctor.watch.gradients import Gradients, Parameter
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+
+WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody registered
+NODES = 20_000
+IDLE = 8  # backwards without a gradient, while others get theirs
+ROOTS = 64
+
+
+@dataclass(slots=True)
+class Orphan:
+    """A parameter that gets gradients and is in no optimizer."""
+
+    name: str
+    owner: str  # class of the module that holds it
+    root: int | None  # number of the root that it was called in
+    registered: bool
+    arrivals: int
+    moved: bool = False  # somebody else updates it
+    bare: bool = False  # a plain tensor, kept as an attribute
+    shape: tuple[int, ...] = ()
+    partial: bool = False  # other parameters of that root are optimized
+    through: bool = False  # no module in use has an optimized parameter: an input is what is optimized
+    frozen_mode: bool = False  # its root is called in eval mode while others train
+
+
+@dataclass(slots=True)
+class Stale:
+    """An optimizer that holds what no model uses any more, while the model's own parameters are in none."""
+
+    optimizer: int
+    held: int  # parameters that it holds for nobody
+    names: list[str]  # of the orphans
+    orphans: int
+    since_step: int
+
+
+@dataclass(slots=True)
+class Dead:
+    """A parameter in an optimizer that has never had a gradient."""
+
+    name: str
+    optimizer: int
+    root: int
+    called: bool  # its module has been called
+    in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
+    listed: bool  # one of several alike in a list: an expert
+
+
+@dataclass
+class Owners:
+    """The part of the trace about who owns what."""
+
+    orphans: dict[int, Orphan] = field(default_factory=dict)
+    stale: dict[int, Stale] = field(default_factory=dict)
+    dead: dict[int, Dead] = field(default_factory=dict)
+
+
+class OwnerWatch:
+    """Fills `Owners`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part = trace.part(Owners)
+        self._parameters = trace.part(Gradients).parameters
+        self._optimizers, self._calls = trace.part(Optimizers), trace.part(Calls)
+        self._reachable: dict[int, set[int]] = {}  # root number -> ids of its modules
+        self._owner: dict[int, tuple[weakref.ref[Tensor], str, int | None, bool, bool]] = {}
+        self._first: dict[int, tuple[Parameter, list[float]]] = {}  # values of orphans when first seen
+        self._changed: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals, backwards when they last grew)
+        self._bare: dict[int, tuple[weakref.ref[Tensor], str, str, int, list[float]]] = {}
+        self._sightings: dict[int, int] = {}
+        self._call_grad = False
+        self._records: dict[int, Parameter] = {}  # of what was found at the last judgement
+
+    def before_call(self, call: Call) -> None:
+        self._call_grad = call.grad
+
+    def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
+        if not module._parameters:
+            return
+        registered = root is None or self._is_registered(module, root)
+        in_grad = self._call_grad and torch.is_grad_enabled()
+        for tensor in module._parameters.values():
+            if tensor is not None:
+                number = root.number if root is not None else None
+                self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
+
+    def _is_registered(self, module: nn.Module, root: Root) -> bool:
+        known = self._reachable.get(root.number)
+        if known is None or id(module) not in known:
+            top = root.reference()
+            known = self._reachable[root.number] = set() if top is None else {id(part) for part in top.modules()}
+        return not known or id(module) in known
+
+    # -- leaves that no module and no optimizer knows
+
+    def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        if backward.number in WALKS and tensor.grad_fn is not None:
+            for leaf in _leaves(tensor.grad_fn):
+                if id(leaf) not in self._parameters:
+                    self._see_bare(leaf)
+
+    def _see_bare(self, leaf: Tensor) -> None:
+        known = self._bare.get(id(leaf))
+        if known is not None and known[0]() is leaf:
+            self._sightings[id(leaf)] += 1
+            return
+        for root in self._calls.roots[:ROOTS]:
+            top = root.reference()
+            place = _attribute(top, leaf) if top is not None else None
+            if place is not None:
+                self._bare[id(leaf)] = (weakref.ref(leaf), *place, root.number, sample(leaf))
+                self._sightings[id(leaf)] = 1
+                return
+
+    # -- before the trace is judged
+
+    def on_judge(self) -> None:
+        if self._trace.ended:
+            self._keep_what_holds()
+            return
+        part, live = self._part, self._live_roots()
+        reachable = {key for keys in live.values() for key in keys}
+        part.orphans = dict(self._find_orphans(live))
+        part.stale = {fact.optimizer: fact for fact in self._find_stale(reachable)}
+        part.dead = dict(self._find_dead(live))
+        self._note_arrivals()
+        self._records = {key: self._parameters[key] for key in (*part.orphans, *part.dead) if key in self._parameters}
+
+    def _keep_what_holds(self) -> None:
+        """At the end models may be dead already; what was seen of them last stands, unless it has changed since."""
+        part, records = self._part, self._records
+        part.dead = {key: fact for key, fact in part.dead.items() if key in records and not records[key].arrivals}
+        for key, orphan in part.orphans.items():
+            if key in records:
+                orphan.arrivals = records[key].arrivals
+                orphan.moved = orphan.moved or bool(records[key].optimizers)
+
+    def _live_roots(self) -> dict[int, list[int]]:
+        """The parameters of the roots that were called of late, by number."""
+        recent = {kind.root.number: kind.root for kind in self._calls.recent}
+        found = {}
+        for number, root in list(recent.items())[:ROOTS]:
+            top = root.reference()
+            if top is not None:
+                found[number] = [id(tensor) for tensor in top.parameters()]
+        return found
+
+    def _note_arrivals(self) -> None:
+        now = self._trace.backwards
+        for key, parameter in self._parameters.items():
+            known = self._changed.get(key)
+            if known is None or known[0] is not parameter:
+                self._changed[key] = (parameter, parameter.arrivals, now if parameter.arrivals else 0)
+            elif known[1] != parameter.arrivals:
+                self._changed[key] = (parameter, parameter.arrivals, now)
+        if len(self._changed) > 2 * len(self._parameters) + 64:
+            self._changed = {key: fact for key, fact in self._changed.items() if key in self._parameters}
+
+    def _idle_for(self, parameter: Parameter) -> int:
+        """Backwards since the last judgement at which it had got a gradient."""
+        known = self._changed.get(parameter.key)
+        if known is None or known[0] is not parameter or known[1] != parameter.arrivals:
+            return 0
+        return self._trace.backwards - known[2]
+
+    def _find_orphans(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Orphan]]:
+        homes = {key: number for number, keys in live.items() for key in keys}
+        optimized = {number for number, keys in live.items() if any(self._is_optimized(key) for key in keys)}
+        for key, parameter in list(self._parameters.items()):
+            tensor = parameter.reference()
+            if tensor is None or parameter.optimizers or not parameter.arrivals or not tensor.requires_grad:
+                continue
+            owner = self._owner.get(key)
+            if owner is not None and owner[0]() is not tensor:
+                owner = None
+            home = homes.get(key, owner[2] if owner is not None else None)
+            registered = key in homes or owner is None or owner[3]
+            orphan = Orphan(
+                parameter.name, owner[1] if owner else "", home, registered, parameter.arrivals, shape=parameter.shape
+            )
+            orphan.moved = self._has_moved(parameter, tensor)
+            orphan.partial = home in optimized or not registered
+            orphan.through = not optimized
+            orphan.frozen_mode = home is not None and self._in_eval(home)
+            yield key, orphan
+        for key, (reference, owner_name, name, number, values) in self._bare.items():
+            tensor = reference()
+            if tensor is None or key in self._parameters or self._sightings[key] < 2:
+                continue
+            moved = sample(tensor) != values
+            yield key, Orphan(name, owner_name, number, False, self._trace.backwards, moved, True, tuple(tensor.shape), True)
+
+    def _is_optimized(self, key: int) -> bool:
+        parameter = self._parameters.get(key)
+        return parameter is not None and bool(parameter.optimizers)
+
+    def _in_eval(self, number: int) -> bool:
+        """Whether that root is only ever called in eval mode."""
+        return any(root.number == number and root.in_train == 0 for root in self._calls.roots)
+
+    def _has_moved(self, parameter: Parameter, tensor: Tensor) -> bool:
+        values = sample(tensor)
+        first = self._first.get(parameter.key)
+        if first is None or first[0] is not parameter:
+            self._first[parameter.key] = (parameter, values)
+            return self._trace.steps <= 3  # one look tells nothing
+        return first[1] != values
+
+    def _find_stale(self, reachable: set[int]) -> Iterator[Stale]:
+        orphans = [
+            (key, orphan)
+            for key, orphan in self._part.orphans.items()
+            if orphan.registered and not orphan.moved and key in reachable
+        ]
+        if not orphans:
+            return
+        homes = {orphan.root for _, orphan in orphans}
+        shapes = sorted(orphan.shape for _, orphan in orphans)
+        for record in self._optimizers:
+            members = [self._parameters.get(key) for key in record.parameters]
+            known = [member for member in members if member is not None]
+            held = [member for member in known if member.key not in reachable and self._is_idle(member)]
+            if not held or not record.alive or record.steps < 5:
+                continue
+            shared = any(member.key in reachable and member.arrivals and self._home(member) in homes for member in known)
+            same = sorted(member.shape for member in held) == shapes
+            if shared or same:
+                yield Stale(record.number, len(held), [orphan.name for _, orphan in orphans], len(orphans), self._trace.steps)
+
+    def _is_idle(self, parameter: Parameter) -> bool:
+        tensor = parameter.reference()
+        if tensor is None or not tensor.requires_grad:
+            return False
+        return (parameter.arrivals == 0 and self._trace.backwards >= 5) or self._idle_for(parameter) >= IDLE
+
+    def _home(self, parameter: Parameter) -> int | None:
+        owner = self._owner.get(parameter.key)
+        return owner[2] if owner is not None else None
+
+    def _find_dead(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
+        homes = {key: number for number, keys in live.items() for key in keys}
+        for record in self._optimizers:
+            if not record.alive or record.totals.get("fresh", 0) < 5:
+                continue
+            yield from self._dead_of(record, homes)
+
+    def _dead_of(self, record: OptimizerRecord, homes: dict[int, int]) -> Iterator[tuple[int, Dead]]:
+        trained = {homes[key] for key in record.parameters if key in homes and self._parameters[key].arrivals}
+        for key in record.parameters:
+            parameter = self._parameters.get(key)
+            if parameter is None or parameter.arrivals or homes.get(key) not in trained:
+                continue
+            tensor = parameter.reference()
+            if tensor is None or not tensor.requires_grad or tensor.grad is not None:
+                continue  # frozen, or given a gradient by hand
+            owner = self._owner.get(key)
+            called = owner is not None and owner[0]() is tensor
+            alike = any(each.isdigit() for each in parameter.name.split("."))
+            in_grad = called and owner is not None and owner[4]
+            yield key, Dead(parameter.name, record.number, homes[key], called, in_grad, alike)
+
+
+def sample(tensor: Tensor) -> list[float]:
+    """A few values of a tensor, spread over it; none where looking would make the program wait."""
+    if tensor.device.type != "cpu" or not tensor.numel() or tensor.layout is not torch.strided or tensor.is_complex():
+        return []
+    flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[0].reshape(-1)
+    values = flat[:: max(1, flat.numel() // 16)][:16].tolist()
+    return [value if value == value else 0.0 for value in values]  # NaN is never equal to itself
+
+
+def _leaves(node: Any) -> Iterator[Tensor]:
+    """The leaves of a graph that gradients go to."""
+    seen, pending = {node}, [node]
+    while pending and len(seen) < NODES:
+        node = pending.pop()
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            yield variable
+        for after, _ in node.next_functions:
+            if after is not None and after not in seen:
+                seen.add(after)
+                pending.append(after)
+
+
+def _attribute(top: nn.Module, leaf: Tensor) -> tuple[str, str] | None:
+    """The class and the attribute that a tensor is kept under, though not registered."""
+    for prefix, module in top.named_modules():
+        for name, value in vars(module).items():
+            if name.startswith("_") and name in ("_parameters", "_buffers", "_modules"):
+                continue
+            if value is leaf or any(each is leaf for each in _held(value)):
+                return type(module).__name__, f"{prefix}.{name}" if prefix else name
+    return None
+
+
+def _held(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+OBSERVERS = [OwnerWatch]

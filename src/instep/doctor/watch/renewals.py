@@ -1,0 +1,149 @@
+"""Renewals: optimizers that are made again for the same parameters, and optimizers that are loaded from a checkpoint."""
+
+import weakref
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
+
+LIMIT = 128
+
+
+@dataclass(slots=True)
+class Term:
+    """The life of one optimizer in a line of them."""
+
+    number: int
+    lr: float
+    made_step: int
+    passes: int = 0  # passes over loaders that ended while it was the newest, with steps in them
+    loader: int | None = None  # that of the last of those passes
+    steps: int = 0  # of this optimizer
+    rewritten: bool = False  # the weights were written to between its last step and the next optimizer
+
+
+@dataclass(slots=True)
+class Line:
+    """Optimizers of one class that were made for the same parameters, one after the other."""
+
+    name: str
+    site: str | None
+    stateful: bool
+    parameters: int
+    terms: deque[Term] = field(default_factory=lambda: deque(maxlen=64))
+    made: int = 1
+
+
+@dataclass(slots=True)
+class Loaded:
+    """An optimizer that got its state from elsewhere before its first step."""
+
+    optimizer: int
+    name: str
+    site: str | None
+    made: tuple[float, ...]  # lr of the groups as made
+    loaded: tuple[float, ...]
+    initial: tuple[float | None, ...]  # initial_lr of the loaded groups
+    used: tuple[float, ...] = ()  # lr at its next step
+
+
+@dataclass
+class Renewals:
+    """The part of the trace about them."""
+
+    lines: list[Line] = field(default_factory=list)
+    loads: list[Loaded] = field(default_factory=list)
+
+
+class RenewalWatch:
+    """Fills `Renewals`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._part, self._optimizers = trace, trace.part(Renewals), trace.part(Optimizers)
+        self._lines: dict[tuple[int, ...], tuple[Line, weakref.ref[Tensor]]] = {}
+        self._newest: dict[int, tuple[Term, weakref.ref[Tensor]]] = {}  # by number of the optimizer
+        self._versions: dict[int, int] = {}  # version of its first parameter after the last step
+        self._waiting: dict[int, Loaded] = {}
+        self._numbers: dict[int, int] = {}
+
+    def on_optimizer(self, record: OptimizerRecord, optimizer: Optimizer) -> None:
+        self._numbers[id(optimizer)] = record.number
+        tensors: list[Tensor] = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+        if not tensors or len(self._lines) > LIMIT:
+            return
+        key = (hash(type(optimizer)), *(id(tensor) for tensor in tensors))
+        known = self._lines.get(key)
+        term = Term(record.number, record.lrs[0], self._trace.steps)
+        if known is None or known[1]() is not tensors[0]:  # ids come again when tensors have died
+            line = Line(record.name, record.site, _stateful(optimizer), len(tensors))
+            if len(self._part.lines) < LIMIT:
+                self._part.lines.append(line)
+        else:
+            line = known[0]
+            self._end(line.terms[-1], tensors[0])
+            line.made += 1
+            line.site = record.site
+        line.terms.append(term)
+        first = weakref.ref(tensors[0])
+        self._lines[key] = (line, first)
+        if len(self._newest) > LIMIT:  # many short-lived ones, as in meta-learning
+            self._newest.clear()
+            self._versions.clear()
+        self._newest[record.number] = (term, first)
+
+    def _end(self, term: Term, tensor: Tensor) -> None:
+        term.steps = self._optimizers.all[term.number].all_steps if term.number < len(self._optimizers.all) else 0
+        term.rewritten = self._versions.pop(term.number, tensor._version) != tensor._version
+        self._newest.pop(term.number, None)
+
+    def after_step(self, step: Step) -> None:
+        newest = self._newest.get(step.record.number)
+        if newest is not None and (tensor := newest[1]()) is not None:
+            self._versions[step.record.number] = tensor._version
+        if self._waiting and (load := self._waiting.pop(step.record.number, None)) is not None:
+            load.used = tuple(float(group.get("lr", 0.0)) for group in step.optimizer.param_groups)
+
+    def on_rest(self) -> None:
+        """Steps are not told one by one now: what the weights' versions were is not known later."""
+        self._versions.clear()
+
+    def on_pass_ends(self, ended: Any) -> None:
+        if ended.begun_step < self._trace.steps:
+            for term, _ in self._newest.values():
+                term.passes += 1
+                term.loader = ended.loader.number
+
+    def before_optimizer_load(self, called: Called) -> None:
+        optimizer = called.args[0]
+        number = self._numbers.get(id(optimizer), LIMIT)
+        if number >= len(self._optimizers.all) or len(self._part.loads) >= LIMIT:
+            return
+        record = self._optimizers.all[number]
+        if record.all_steps == 0:
+            self._waiting[number] = Loaded(number, record.name, called.site, record.lrs, (), ())
+
+    def after_optimizer_load(self, called: Called) -> None:
+        load = self._waiting.get(self._numbers.get(id(called.args[0]), -1))
+        if load is not None:
+            groups = called.args[0].param_groups
+            load.loaded = tuple(float(group.get("lr", 0.0)) for group in groups)
+            load.initial = tuple(float(group["initial_lr"]) if "initial_lr" in group else None for group in groups)
+            self._part.loads.append(load)
+
+
+def _stateful(optimizer: Optimizer) -> bool:
+    """Whether anything is lost with it: SGD without momentum keeps nothing."""
+    if type(optimizer).__name__ == "SGD":
+        return any(group.get("momentum") for group in optimizer.param_groups)
+    return True
+
+
+PATCHES = [Patch("optimizer_load", ("torch.optim.optimizer:Optimizer.load_state_dict",), subclasses=True, always=True)]
+OBSERVERS = [RenewalWatch]

@@ -1,0 +1,285 @@
+"""Rows: which samples come in which order, from the loaders and into the models.
+
+A row is known by a number computed from its values. Rows are looked at in the first passes only, up to a limit.
+"""
+
+import math
+import weakref
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Loaders, Pass, first_tensor, tensors
+from instep.doctor.watch.losses import LossKind
+
+ROWS = 20_000  # rows of one loader that are remembered
+COLUMNS = 64
+FIRST_BATCHES = 32  # passes of which the first batch is compared
+CALLS = 32  # training calls whose rows are looked at
+TARGETS = 96  # losses whose targets are looked at
+
+
+@dataclass
+class LoaderRows:
+    """What is known of the samples of one loader."""
+
+    number: int
+    base: int = 0  # equal for the same dataset object
+    transform: int = 0  # equal for the same transform object
+    indices: frozenset[int] | None = None  # which samples of it, where that is known
+    rows: Counter[float] = field(default_factory=Counter)  # of the first pass
+    whole: bool = True  # the first pass was looked at from its first to its last batch
+    done: bool = False  # and has ended
+    pairs: bool = False  # samples hold two tensors of one shape: views, or a noisy and a clean one
+    exact: bool = False  # rows are made of more than a few whole numbers
+    # first batches of passes: (steps at the time, rows, targets)
+    firsts: list[tuple[int, list[float], list[float]]] = field(default_factory=list)
+    label_counts: Counter[int] = field(default_factory=Counter)
+    inside: float = 0.0  # sum over batches of the entropy of their labels
+    label_batches: int = 0
+    follows: set[int] = field(default_factory=set)  # loaders that were trained on last when a pass of this one began
+    singles: int = 0  # passes that were begun anew after one batch
+
+
+@dataclass
+class Rows:
+    """The part of the trace about samples."""
+
+    loaders: dict[int, LoaderRows] = field(default_factory=dict)
+    # of a script without loaders
+    signatures: list[int] = field(default_factory=list)  # of the class numbers of each training loss
+    target_site: str | None = None
+    target_counts: Counter[int] = field(default_factory=Counter)
+    target_inside: float = 0.0
+    target_batches: int = 0
+    same_inputs: int = 0  # training calls in a row that got a new tensor with the same rows
+    same_site: str | None = None
+    seeds: int = 0  # calls of torch.manual_seed
+    seeds_in_training: int = 0  # of those after the first step, with the value of the one before
+    mixed: dict[int, int] = field(
+        default_factory=dict
+    )  # root -> rows that came twice with different neighbours: samples, not steps of a sequence
+    seed_at_start: int = 0
+    seeded: bool = False
+
+
+class RowWatch:
+    """Fills `Rows`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._loaders, self._backwards = trace.part(Rows), trace.part(Loaders), trace.part(Backwards)
+        self._last: list[float] = []
+        self._last_input: weakref.ref[Tensor] | None = None
+        self._after: dict[int, dict[float, float]] = {}
+        self._calls = 0
+        self._seed: Any = None
+        self._current: dict[int, Pass] = {}
+
+    def install(self, _: list[object]) -> None:
+        self._part.seed_at_start = torch.initial_seed()
+
+    def on_judge(self) -> None:
+        self._part.seeded = self._part.seeded or self._part.seeds > 0 or torch.initial_seed() != self._part.seed_at_start
+
+    def before_seed(self, called: Called) -> None:
+        value = called.argument(0, "seed")
+        self._part.seeds += 1
+        if self._trace.steps and value == self._seed:
+            self._part.seeds_in_training += 1
+        self._seed = value
+
+    # -- what loaders give
+
+    def on_pass_begins(self, begun: Pass, dataloader: DataLoader[Any]) -> None:
+        number = begun.loader.number
+        facts = self._part.loaders.get(number)
+        if facts is None:
+            if len(self._part.loaders) >= 64:
+                return
+            facts = self._part.loaders[number] = LoaderRows(number)
+            base = _base(dataloader.dataset)
+            facts.base, facts.indices = id(base), indices(dataloader)
+            transform = getattr(base, "transform", None) or getattr(base, "transforms", None)
+            facts.transform = id(transform) if transform is not None else 0
+        trained = self._backwards.current.loader if self._backwards.current is not None else None
+        if trained is not None:
+            facts.follows.add(trained)
+        before = self._current.get(number)
+        if before is not None and before.batches == 1:
+            facts.singles += 1
+        self._current[number] = begun
+
+    def on_batch(self, going_on: Pass, batch: Any) -> None:
+        facts = self._part.loaders.get(going_on.loader.number)
+        if facts is None:
+            return
+        first = going_on.batches == 1 and len(facts.firsts) < FIRST_BATCHES
+        counting = going_on.number == 1 and len(facts.rows) < ROWS
+        if not first and not counting:
+            if going_on.number == 1:
+                facts.whole = False
+            return
+        found = tensors(batch)
+        if not found or not found[0].dim():
+            return
+        keys = row_keys(found[0])
+        labels = _labels(found)
+        if first:
+            rest = found[-1] if len(found) > 1 else None
+            facts.firsts.append((going_on.begun_step, keys, row_keys(rest) if rest is not None else []))
+        if counting:
+            facts.pairs = facts.pairs or (len(found) > 1 and found[0].dim() > 1 and found[0].shape == found[1].shape)
+            facts.exact = facts.exact or _is_rich(found[0])
+            facts.rows.update(keys)
+            if labels is not None:
+                self._note_labels(facts, labels)
+
+    def on_pass_ends(self, going_on: Pass) -> None:
+        facts = self._part.loaders.get(going_on.loader.number)
+        if facts is not None and going_on.number == 1:
+            facts.done = True
+
+    def _note_labels(self, facts: LoaderRows, labels: Tensor) -> None:
+        counts = Counter(int(value) for value in labels.tolist())
+        if len(facts.label_counts) > 512:
+            return
+        facts.label_counts.update(counts)
+        facts.inside += entropy(counts)
+        facts.label_batches += 1
+
+    # -- what models and losses get
+
+    def after_call(self, call: Call) -> None:
+        if not call.grad or not call.training or not call.root.parameters or self._calls >= CALLS:
+            return
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
+            return
+        self._calls += 1
+        keys = row_keys(input)
+        if not keys:
+            return
+        part = self._part
+        fresh = self._last_input is None or self._last_input() is not input
+        part.same_inputs = part.same_inputs + 1 if keys == self._last and fresh else 0
+        part.same_site = call.site
+        self._last, self._last_input = keys, weakref.ref(input)
+        self._note_neighbours(call.root.number, keys)
+
+    def _note_neighbours(self, root: int, keys: list[float]) -> None:
+        """A row that comes again with another row after it is a sample of its own, not a step of a sequence."""
+        after = self._after.setdefault(root, {})
+        conflicts = 0
+        for row, following in pairwise(keys):
+            known = after.get(row)
+            conflicts += known is not None and known != following
+            if len(after) < ROWS:
+                after[row] = following
+        if conflicts:
+            self._part.mixed[root] = self._part.mixed.get(root, 0) + conflicts
+
+    def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
+        part = self._part
+        if len(part.signatures) >= TARGETS or self._loaders.all or not input.requires_grad:
+            return
+        if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
+            return
+        if target.device.type != "cpu":
+            return
+        values = target.tolist()
+        counts = Counter(values)
+        part.signatures.append(hash(tuple(values)))
+        part.target_site = kind.site
+        part.target_counts.update(counts)
+        part.target_inside += entropy(counts)
+        part.target_batches += 1
+
+
+def entropy(counts: "Counter[int]") -> float:
+    """In nats."""
+    total = sum(counts.values())
+    return -sum(count / total * math.log(count / total) for count in counts.values()) if total else 0.0
+
+
+_WEIGHTS: dict[int, Tensor] = {}
+
+
+def row_keys(tensor: Tensor) -> list[float]:
+    """A number for each row, equal for equal rows; none where looking would make the program wait."""
+    if tensor.device.type != "cpu" or not tensor.dim() or not tensor.numel() or len(tensor) > 4096 or tensor.is_complex():
+        return []
+    rows = tensor.detach().reshape(len(tensor), -1)
+    if rows.shape[1] > COLUMNS:
+        rows = rows[:, :: rows.shape[1] // COLUMNS]
+    columns = rows.shape[1]
+    weights = _WEIGHTS.get(columns)
+    if weights is None:
+        weights = _WEIGHTS[columns] = torch.sin(torch.arange(1, columns + 1, dtype=torch.float64) * 12.9898) + 1.7
+    keys: list[float] = (
+        (rows.to(torch.float64) * weights).sum(1).to(torch.float32).tolist()
+    )  # rounded: sums may differ in the last bit
+    return keys
+
+
+def _is_rich(tensor: Tensor) -> bool:
+    """Whether equal rows are hardly there by chance: many real numbers in each."""
+    if tensor.dim() < 2 or not tensor.is_floating_point() or tensor[0].numel() < 4 or tensor.device.type != "cpu":
+        return False
+    row = tensor[0].detach().reshape(-1)[:64]
+    return bool((row != row.round()).sum() >= 3)
+
+
+def _labels(found: list[Tensor]) -> Tensor | None:
+    last = found[-1]
+    is_label = (
+        len(found) > 1
+        and last.dim() == 1
+        and not last.is_floating_point()
+        and len(last) == len(found[0])
+        and last.device.type == "cpu"
+    )
+    return last if is_label else None
+
+
+def _base(dataset: Any) -> Any:
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return dataset
+
+
+def indices(dataloader: DataLoader[Any]) -> frozenset[int] | None:
+    """Which samples of the base dataset a pass gives; None where that cannot be told."""
+    dataset = dataloader.dataset
+    batch_sampler = dataloader.batch_sampler
+    sampler = getattr(batch_sampler, "sampler", None) if batch_sampler is not None else dataloader.sampler
+    try:
+        size = len(dataset)  # type: ignore[arg-type]
+        if size > 200_000 or not hasattr(dataset, "__getitem__"):
+            return None
+        if isinstance(sampler, (SequentialSampler, RandomSampler)) and type(sampler).__module__.startswith("torch."):
+            chosen = range(size)
+        elif isinstance(sampler, SubsetRandomSampler):
+            chosen = [int(index) for index in sampler.indices]  # type: ignore[assignment]
+        else:
+            return None
+        while isinstance(dataset, Subset):
+            chosen = [int(dataset.indices[index]) for index in chosen]  # type: ignore[assignment]
+            dataset = dataset.dataset
+        return frozenset(chosen)
+    except (TypeError, NotImplementedError, IndexError):
+        return None
+
+
+PATCHES = [Patch("seed", ("torch:manual_seed", "torch.random:manual_seed"), always=True)]
+OBSERVERS = [RowWatch]

@@ -1,0 +1,362 @@
+"""How models are built: layers in several places, misspelt flags, weights that begin equal, teachers that are the student."""
+
+import difflib
+import linecache
+import re
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from instep.doctor.hub import Hub
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call, Calls, Root
+from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
+
+TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
+FLAG = "requires_grad"
+LOOKS = 6  # training calls of a root at which the caller's names are looked at
+FULL = 4_000_000  # elements that are compared whole
+
+
+@dataclass(slots=True)
+class Shared:
+    """One layer several times in a list of layers."""
+
+    root: int
+    container: str
+    layer: str
+    places: int
+    parameters: int
+
+
+@dataclass(slots=True)
+class Typo:
+    """A flag on a parameter or module that torch does not know."""
+
+    attribute: str
+    value: bool
+    owner: str  # "Parameter", or the module's class
+    count: int
+    where: str | None = None
+
+
+@dataclass(slots=True)
+class Twin:
+    """Two weights that were equal when the model was first called."""
+
+    first: str
+    second: str
+    root: int
+    transposed: bool
+    optimized: bool = False
+    drift: float = 0.0  # largest difference now
+
+
+@dataclass(slots=True)
+class Symmetry:
+    """A weight whose rows, or columns, were all equal before the first step."""
+
+    name: str
+    optimizer: int
+    rows: bool
+    columns: bool
+    shape: tuple[int, ...]
+    value: float
+    arrivals: int = 0
+    spread: float | None = None  # of the rows now, against the largest weight; 0 where everything is zero
+
+
+@dataclass(slots=True)
+class Sharing:
+    """A teacher that has the student's own parameters."""
+
+    teacher: str
+    student: str
+    how: str  # "copy", "attribute" or "name"
+    parameters: int
+    site: str | None = None
+    both: int = 0  # steps in which it was called with and without grad
+
+
+@dataclass
+class Structure:
+    """The part of the trace about how models are built."""
+
+    shared: list[Shared] = field(default_factory=list)
+    typos: dict[tuple[str, str], Typo] = field(default_factory=dict)
+    twins: list[Twin] = field(default_factory=list)
+    symmetries: dict[int, Symmetry] = field(default_factory=dict)
+    sharings: dict[str, Sharing] = field(default_factory=dict)
+    first_sites: dict[int, str | None] = field(default_factory=dict)  # of the first call of each root
+
+
+class StructureWatch:
+    """Fills `Structure`: when a root is first called, at an optimizer's first step, and before each judgement."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._calls = trace.part(Structure), trace.part(Calls)
+        self._parameters, self._optimizers = trace.part(Gradients).parameters, trace.part(Optimizers)
+        self._pairs: list[tuple[Twin, weakref.ref[Tensor], weakref.ref[Tensor]]] = []
+        self._weights: dict[int, weakref.ref[Tensor]] = {}
+        self._embeddings: set[int] = set()
+        self._started: set[int] = set()
+        self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
+        self._looked: dict[int, int] = {}
+
+    def on_root_seen(self, module: nn.Module, root: Root) -> None:
+        if not root.parameters:
+            return
+        part = self._part
+        part.first_sites[root.number] = self._hub.site()
+        if len(part.shared) < 16:
+            part.shared += _repeated(module, root.number)
+        self._find_twins(module, root)
+        self._find_teacher(module, root)
+        self._embeddings |= {id(each.weight) for each in module.modules() if isinstance(each, nn.Embedding)}
+
+    # -- weights that begin equal
+
+    def _find_twins(self, module: nn.Module, root: Root) -> None:
+        embeddings = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Embedding)]
+        linears = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+        for first, embedding in embeddings[:8]:
+            for second, linear in linears[:64]:
+                self._compare(root, f"{first}.weight", embedding.weight, f"{second}.weight", linear.weight, False)
+        for index, (first, one) in enumerate(linears[:64]):
+            for second, other in linears[index + 1 : 64]:
+                if one.in_features != one.out_features:
+                    self._compare(root, f"{first}.weight", one.weight, f"{second}.weight", other.weight, True)
+
+    def _compare(self, root: Root, first: str, one: Tensor, second: str, other: Tensor, transposed: bool) -> None:
+        if one is other or one.device.type != "cpu" or other.device.type != "cpu" or one.data_ptr() == other.data_ptr():
+            return
+        a, b = one.detach(), other.detach().t() if transposed else other.detach()
+        if a.shape != b.shape or a.dtype != b.dtype or not torch.equal(a[:2, :8], b[:2, :8]) or not torch.equal(a, b):
+            return
+        if bool((a == a[0, 0]).all()):
+            return  # constant: equal by chance
+        twin = Twin(first, second, root.number, transposed)
+        if len(self._part.twins) < 16:
+            self._part.twins.append(twin)
+            self._pairs.append((twin, weakref.ref(one), weakref.ref(other)))
+
+    # -- teachers
+
+    def _find_teacher(self, module: nn.Module, root: Root) -> None:
+        names: dict[int, list[str]] = {}
+        kept: dict[int, nn.Module] = {}
+        for name, part in module.named_modules(remove_duplicate=False):
+            kept[id(part)] = part
+            names.setdefault(id(part), []).append(name)
+        for key, places in names.items():
+            if len(places) > 1:
+                self._note_alias(kept[key], [place.rpartition(".")[2] for place in places], "attribute")
+
+    def _note_alias(self, module: nn.Module, names: list[str], how: str) -> None:
+        teachers = [name for name in names if TEACHER.search(name)]
+        students = [name for name in names if not TEACHER.search(name)]
+        count = sum(1 for _ in module.parameters())
+        if teachers and students and count:
+            key = f"{teachers[0]}={students[0]}"
+            self._part.sharings.setdefault(key, Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1)))
+
+    def after_call(self, call: Call) -> None:
+        """Two names for one module in the caller's own scope, one of them a teacher's."""
+        if not call.root.parameters:
+            return
+        number = call.root.number
+        self._modes.append((number, call.step, call.grad))
+        looked = self._looked.get(number, 0)
+        if looked < LOOKS and call.step >= 1:
+            self._looked[number] = looked + 1
+            self._look_at_names(call)
+
+    def _look_at_names(self, call: Call) -> None:
+        modes = {grad for number, step, grad in self._modes if number == call.root.number and step == call.step}
+        if len(modes) < 2:
+            return
+        for scope in self._scopes():
+            names = [name for name, value in scope.items() if value is call.module]
+            if len(names) > 1:
+                self._note_alias(call.module, names, "name")
+        for sharing in self._part.sharings.values():
+            sharing.both += 1
+
+    def _scopes(self) -> Iterator[dict[str, Any]]:
+        for frame in self._hub.locator.frames():
+            if not self._hub.locator._file(frame.f_code):
+                continue
+            local = dict(frame.f_locals)
+            yield local
+            owner = local.get("self")
+            if owner is not None and not isinstance(owner, nn.Module) and hasattr(owner, "__dict__"):
+                yield dict(vars(owner))
+            if frame.f_globals is not frame.f_locals:
+                yield dict(frame.f_globals)
+            return
+
+    def _find_copies(self) -> None:
+        """Two modules of one class, neither inside the other, with the same memory for every parameter."""
+        found: dict[tuple[str, tuple[int, ...]], tuple[Root, nn.Module]] = {}
+        for root in self._calls.roots[:64]:
+            top = root.reference()
+            if top is None or not root.parameters or len(self._part.sharings) > 8:
+                continue
+            key = (type(top).__name__, tuple(tensor.data_ptr() for tensor in top.parameters()))
+            other = found.setdefault(key, (root, top))
+            if other[1] is not top and 0 not in key[1]:
+                self._note_copy(root, top, *other)
+
+    def _note_copy(self, root: Root, top: nn.Module, other: Root, twin: nn.Module) -> None:
+        if any(part is twin for part in top.modules()) or any(part is top for part in twin.modules()):
+            return
+        student, teacher = (root, other) if root.trained > other.trained else (other, root)
+        kinds = [kind for kind in self._calls.kinds.values() if kind.root is teacher]
+        idle = sum(kind.count for kind in kinds if not kind.grad)
+        if student.trained and idle:
+            site = next((kind.site for kind in kinds if not kind.grad), None)
+            name = f"{teacher.name} (copy)"
+            self._part.sharings.setdefault(
+                f"{student.number}|{teacher.number}", Sharing(name, student.name, "copy", student.parameters, site, idle)
+            )
+
+    # -- weights that are all alike
+
+    def before_step(self, step: Step) -> None:
+        record = step.record
+        if record.number in self._started:
+            return
+        self._started.add(record.number)
+        for group in step.optimizer.param_groups:
+            for tensor in group["params"]:
+                if tensor.dim() >= 2 and tensor.requires_grad and id(tensor) not in self._embeddings:
+                    self._look_at_rows(record, tensor)
+
+    def _look_at_rows(self, record: OptimizerRecord, tensor: Tensor) -> None:
+        weight = tensor.detach()
+        if weight.shape[0] * weight[0].numel() < 4 or len(self._part.symmetries) >= 64 or weight.layout is not torch.strided:
+            return
+        corner = weight.flatten(1)[:4, :4]
+        if corner.shape[1] < 2 and corner.shape[0] < 2:
+            return
+        facts = torch.stack([(corner == corner[:1]).all().float(), (corner == corner[:, :1]).all().float(), corner[0, 0].float()])
+        self._hub.read(facts, partial(self._note_rows, record, weakref.ref(tensor)))
+
+    def _note_rows(self, record: OptimizerRecord, reference: "weakref.ref[Tensor]", facts: list[float]) -> None:
+        tensor = reference()
+        if tensor is None:
+            return
+        rows = bool(facts[0]) and tensor.shape[0] > 1
+        columns = bool(facts[1]) and tensor[0].numel() > 1
+        if rows or columns:
+            known = self._parameters.get(id(tensor))
+            name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
+            self._part.symmetries[id(tensor)] = Symmetry(name, record.number, rows, columns, tuple(tensor.shape), facts[2])
+            self._weights[id(tensor)] = reference
+
+    # -- before the trace is judged
+
+    def on_judge(self) -> None:
+        self._find_copies()
+        for root in self._calls.roots[:64]:
+            top = root.reference()
+            if top is not None and root.trained:
+                self._find_typos(top)
+        for twin, one, other in self._pairs:
+            self._measure_twin(twin, one(), other())
+        for key, symmetry in self._part.symmetries.items():
+            self._measure_rows(symmetry, self._weights[key](), key)
+
+    def _measure_twin(self, twin: Twin, one: Tensor | None, other: Tensor | None) -> None:
+        if one is None or other is None:
+            return
+        records = [self._parameters.get(id(each)) for each in (one, other)]
+        twin.optimized = all(record is not None and record.optimizers and record.arrivals for record in records)
+        a, b = one.detach(), other.detach().t() if twin.transposed else other.detach()
+        if a.shape == b.shape and a.device.type == "cpu" and a.numel() <= FULL:
+            twin.drift = float((a - b).abs().max())
+
+    def _measure_rows(self, symmetry: Symmetry, tensor: Tensor | None, key: int) -> None:
+        known = self._parameters.get(key)
+        if tensor is None or known is None or tensor.numel() > FULL:
+            return
+        symmetry.arrivals = known.arrivals
+        weight = tensor.detach().flatten(1).float()
+        starts = [*([weight[:1]] if symmetry.rows else []), *([weight[:, :1]] if symmetry.columns else [])]
+        spreads = [(weight - start).abs().amax() for start in starts]
+        self._hub.read(torch.stack([*spreads, weight.abs().amax()]), partial(_note_spread, symmetry))
+
+    # -- flags that torch does not know
+
+    def _find_typos(self, top: nn.Module) -> None:
+        typos = self._part.typos
+        found: dict[tuple[str, str], Typo] = {}
+        for tensor in top.parameters():
+            for name, value in vars(tensor).items():
+                if isinstance(value, bool) and _is_typo(name):
+                    found.setdefault((name, "Parameter"), Typo(name, value, "Parameter", 0)).count += 1
+        for module in top.modules():
+            value = vars(module).get(FLAG)
+            if isinstance(value, bool) and not _has_own_flag(module):
+                flags = {tensor.requires_grad for tensor in module.parameters()}
+                if flags == {not value}:
+                    found.setdefault((FLAG, type(module).__name__), Typo(FLAG, value, type(module).__name__, 0)).count += 1
+        for key, typo in found.items():
+            if key not in typos and len(typos) < 8:
+                typo.where = self._line_of(typo.attribute, typo.value)
+                typos[key] = typo
+
+    def _line_of(self, attribute: str, value: bool) -> str | None:
+        """The line that writes the flag, searched in the files that are known to be the user's."""
+        pattern = re.compile(rf"\.{attribute}\s*=\s*(?!=)")
+        sites = [site for site in self._part.first_sites.values() if site] + [
+            record.site for record in self._optimizers if record.site
+        ]
+        for file in dict.fromkeys(site.rpartition(":")[0] for site in sites):
+            for number, line in enumerate(linecache.getlines(file), 1):
+                if pattern.search(line) and str(value) in line:
+                    return f"{file}:{number}"
+        return sites[0] if sites else None
+
+
+def _note_spread(symmetry: Symmetry, values: list[float]) -> None:
+    *spreads, largest = values
+    symmetry.spread = min(spreads) / largest if largest else 0.0
+    if symmetry.columns and spreads[-1] == min(spreads):
+        symmetry.rows = symmetry.rows and len(spreads) == 2 and spreads[0] == spreads[1]
+
+
+def _is_typo(name: str) -> bool:
+    return name != FLAG and difflib.SequenceMatcher(None, name.lower(), FLAG).ratio() >= 0.85
+
+
+def _has_own_flag(module: nn.Module) -> bool:
+    """Whether the class itself has a flag of that name."""
+    return any(FLAG in getattr(getattr(kind, "__init__", None), "__code__", _NOTHING).co_names for kind in type(module).__mro__)
+
+
+_NOTHING = (lambda: None).__code__
+
+
+def _repeated(module: nn.Module, root: int) -> Iterator[Shared]:
+    for part in module.modules():
+        if not isinstance(part, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
+            continue
+        counts: dict[int, int] = {}
+        for child in part._modules.values():
+            counts[id(child)] = counts.get(id(child), 0) + 1
+        for child in {id(each): each for each in part._modules.values() if each is not None}.values():
+            count = sum(1 for _ in child.parameters())
+            if counts[id(child)] > 1 and count and not isinstance(child, nn.PReLU):
+                yield Shared(root, type(part).__name__, type(child).__name__, counts[id(child)], count)
+
+
+OBSERVERS = [StructureWatch]

@@ -1,0 +1,230 @@
+"""The core: what is told to whom, when it rests, where a line is, and that its own errors stay its own."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.functional import cross_entropy  # a name of our own, as people have it
+
+import instep
+from instep.doctor.attention import BURST, EVERY, FIRST
+from instep.doctor.engine import Engine
+from instep.doctor.finding import Finding
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch, Patches
+from instep.doctor.rules import Rule
+from instep.doctor.sites import Locator
+from instep.doctor.trace import Trace
+from instep.doctor.visit import Visit
+from instep.doctor.watch.backwards import Backwards, provenance
+from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.losses import Losses
+from instep.doctor.watch.optimizers import Optimizers
+
+
+def hub() -> Hub:
+    made = Hub(Trace(), Locator())
+    made.open()
+    return made
+
+
+def test_an_error_of_the_doctor_stays_its_own() -> None:
+    class Clumsy:
+        def on_news(self, news: str) -> None:
+            raise RuntimeError(news)
+
+    class Careful:
+        heard: list[str] = []  # noqa: RUF012
+
+        def on_news(self, news: str) -> None:
+            self.heard.append(news)
+
+    made = hub()
+    for observer in (Clumsy(), Careful()):
+        made.connect(observer)
+    made.tell(made.listeners("on_news"), "fire")
+    assert Careful.heard == ["fire"]
+    assert made.failed == 1
+    assert "RuntimeError: fire" in made.failures[0]
+    assert not made.busy
+
+
+def test_a_patch_tells_the_outermost_call_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace()
+    told: list[tuple[str, object]] = []
+
+    def countdown(n: int) -> int:
+        return 0 if n == 0 else 1 + module.countdown(n - 1)
+
+    class Listener:
+        def before_count(self, called: Called) -> None:
+            told.append(("before", called.argument(0, "n")))
+
+        def after_count(self, called: Called) -> None:
+            told.append(("after", called.result))
+            assert Path(__file__).name in (called.site or "")
+            assert module.countdown(2) == 2  # what observers do themselves is not told
+
+    module.countdown = countdown
+    monkeypatch.setitem(__import__("sys").modules, "counting", module)
+    made = hub()
+    made.connect(Listener())
+    patches = Patches(made)
+    patches.install([Patch("count", ("counting:countdown",)), Patch("unheard", ("counting:countdown",))])
+    assert module.countdown(3) == 3
+    assert module.countdown(n=1) == 1
+    assert told == [("before", 3), ("after", 3), ("before", 1), ("after", 1)]
+    with pytest.raises(ValueError, match=r"countdown of .* is patched twice"):
+        patches.install([Patch("count", ("counting:countdown",))])
+    patches.remove()
+    assert module.countdown is countdown
+    assert made.failures == []
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, *, clear: bool = True) -> None:
+    if clear:
+        optimizer.zero_grad()
+    cross_entropy(model(torch.ones(4, 3)), torch.zeros(4, dtype=torch.long)).backward()
+    optimizer.step()
+
+
+def small() -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = nn.Linear(3, 2)
+    return model, torch.optim.SGD(model.parameters(), lr=0.01)
+
+
+def test_the_ledger_knows_what_each_step_used() -> None:
+    with instep.watch(aloud=False) as visit:
+        model, optimizer = small()
+        step(model, optimizer)
+        step(model, optimizer, clear=False)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.data.zero_()  # seen by value, by no call and no version
+        step(model, optimizer, clear=False)
+        optimizer.step()
+    facts = visit.trace.part(Optimizers).all[0].recent
+    assert [(fact.fresh, fact.stale, fact.reused, fact.held) for fact in facts] == [
+        (2, 0, 0, 1),
+        (2, 2, 0, 2),
+        (2, 0, 0, 1),
+        (0, 0, 2, 1),
+    ]
+    assert {p.name for p in visit.trace.part(Gradients).parameters.values()} >= {"weight", "bias"}
+    assert visit.hub.failures == []
+
+
+def test_names_that_were_imported_before_are_watched() -> None:
+    with instep.watch(aloud=False) as visit:
+        step(*small())
+        assert cross_entropy is F.cross_entropy
+    assert [kind.count for kind in visit.trace.part(Losses).of("cross_entropy")] == [1]
+    assert cross_entropy is F.cross_entropy
+
+
+def test_a_long_run_is_watched_in_bursts() -> None:
+    steps = FIRST + 3 * EVERY
+    with instep.watch(aloud=False) as visit:
+        model, optimizer = small()
+        for _ in range(steps):
+            step(model, optimizer, clear=False)
+    record = visit.trace.part(Optimizers).all[0]
+    assert visit.trace.steps == record.all_steps == steps
+    assert FIRST < record.steps <= FIRST + 4 * BURST
+    assert record.totals["stale"] >= record.steps - 4  # a rest forgets what a gradient held, once
+    assert "missing-zero-grad" in {finding.id for finding in visit.findings}
+
+
+def test_memory_stays_constant() -> None:
+    """A thousand models and optimizers, and ten thousand lines of steps, leave no more than a few of each."""
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            model, optimizer = small()
+            for _ in range(3):
+                step(model, optimizer)
+
+    with instep.watch(aloud=False) as visit:
+        rounds(300)
+        gc.collect()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        rounds(300)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+    assert grown < 300_000
+    assert len(visit.trace.part(Gradients).parameters) < 50
+    assert len(visit.trace.part(Backwards).recent) <= 128
+
+
+def test_one_visit_at_a_time() -> None:
+    with instep.watch(aloud=False), pytest.raises(RuntimeError, match="the doctor is watching already"):
+        instep.watch().begin()
+    assert not Visit.is_going_on()
+
+
+def test_where_a_tensor_comes_from() -> None:
+    x = torch.randn(2, 3, 4, requires_grad=True)
+    assert provenance(x.softmax(1).permute(0, 2, 1).reshape(8, 3)) == "SoftmaxBackward0"
+    assert provenance(torch.sigmoid(x)[0]) == "SigmoidBackward0"
+    assert provenance(x) is None
+
+
+def test_a_line_is_the_users() -> None:
+    locator = Locator()
+
+    def ask() -> str | None:
+        return locator.site()
+
+    line = ask.__code__.co_firstlineno + 1
+    assert (ask() or "").endswith(f"test_watching.py:{line}")
+    assert not locator.is_users(torch.__file__)
+    assert not locator.is_users(instep.__file__)
+    locator.roots = (str(Path(torch.__file__).parent),)
+    assert locator.is_users(torch.__file__)
+
+
+def test_each_cause_is_said_once_and_may_be_withdrawn() -> None:
+    trace = Trace()
+    said: list[tuple[int, bool]] = []
+    gone: list[Finding] = []
+    seen = {"a.py:1": 1}
+
+    def judge(_: Trace) -> Iterator[Finding]:
+        for where, count in seen.items():
+            yield Finding("no-seed", "seen", evidence={"count": count}, where=where)
+
+    engine = Engine(
+        trace, Hub(trace, Locator()), said=lambda f, new: said.append((f.evidence["count"], new)), withdrawn=gone.append
+    )
+    engine._rules = [Rule("no-seed", judge, revocable=True)]
+    engine.judge()
+    engine.judge()
+    seen["a.py:1"] = 2
+    engine.judge()
+    assert said == [(1, True), (2, False)]
+    seen.clear()
+    engine.judge()
+    assert [finding.where for finding in gone] == ["a.py:1"]
+    assert engine.findings == {}
+
+
+def test_the_report_of_nothing_and_of_something(capsys: pytest.CaptureFixture[str]) -> None:
+    with instep.watch(ignore=["no-seed"]):
+        step(*small())
+    assert capsys.readouterr().err == "instep doctor: nothing to say in 1 steps.\n"
+    with instep.watch(ignore=["no-seed"]):
+        model, optimizer = small()
+        for _ in range(6):
+            step(model, optimizer, clear=False)
+    said = capsys.readouterr().err
+    assert "error missing-zero-grad" in said
+    assert "test_watching.py:" in said
+    assert "instep doctor --explain missing-zero-grad" in said

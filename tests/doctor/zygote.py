@@ -1,0 +1,122 @@
+"""One process with torch and the doctor imported, which forks a child for each script: importing costs more than most scripts.
+
+    python tests/doctor/zygote.py JOBS TIMEOUT_S < scripts, a JSON array a line ([script, argument…]) > a JSON object a line
+
+It has no thread when it forks. A child runs its script in an empty folder, under the watch, and answers with what was found.
+"""
+
+import json
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from instep.doctor.journal import Journal
+from instep.doctor.launch import PID, Resident
+from instep.doctor.rules import all_rules
+from instep.doctor.settings import Settings
+from instep.doctor.watch import areas
+
+
+def examined(script: str, arguments: list[str]) -> dict[str, Any]:
+    """What the doctor found in a script, run here and now, and in the processes that it forked."""
+    error = ""
+    folder = Path("doctor").absolute()
+    folder.mkdir()
+    journal = Journal(folder, Settings())
+    resident = Resident(journal, Settings())
+    os.environ[PID] = str(os.getpid())
+    resident.settle_in()
+    sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        error = "" if stop.code in (None, 0) else f"exit code {stop.code}"
+    except BaseException:
+        error = traceback.format_exc()
+    resident.leave()
+    findings = [finding.as_json() for finding in journal.findings()]
+    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps()}
+
+
+def child(case: list[str], out: Path) -> None:
+    """Run one script in a folder of its own, and leave the answer in `out`."""
+    os.setsid()  # so that whatever it starts can be ended with it
+    folder = out.parent / out.stem
+    folder.mkdir()
+    os.chdir(folder)
+    said = os.open("said.txt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    begun = time.perf_counter()
+    answer = examined(case[0], case[1:])
+    sys.stdout.flush()
+    answer["seconds"] = round(time.perf_counter() - begun, 3)
+    answer["said"] = Path("said.txt").read_text(errors="replace")[-4000:]
+    out.with_suffix(".part").write_text(json.dumps(answer, default=str))
+    out.with_suffix(".part").rename(out)
+
+
+class Nursery:
+    """The children that are running, at most `jobs` at once."""
+
+    def __init__(self, jobs: int, timeout_s: float, folder: Path) -> None:
+        self.jobs, self.timeout_s, self.folder = jobs, timeout_s, folder
+        self.running: dict[int, tuple[list[str], Path, float]] = {}
+        self.count = 0
+
+    def start(self, case: list[str]) -> None:
+        while len(self.running) >= self.jobs:
+            self.wait()
+        self.count += 1
+        out = self.folder / f"{self.count}.json"
+        pid = os.fork()
+        if pid == 0:
+            try:
+                child(case, out)
+            finally:
+                os._exit(0)
+        self.running[pid] = (case, out, time.monotonic() + self.timeout_s)
+
+    def wait(self) -> None:
+        """Until one has ended; those that took too long are ended."""
+        while True:
+            for pid, (case, out, deadline) in list(self.running.items()):
+                done, _ = os.waitpid(pid, os.WNOHANG)
+                late = not done and time.monotonic() > deadline
+                if late:
+                    os.killpg(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                if done or late:
+                    del self.running[pid]
+                    self.answer(case, out, f"took more than {self.timeout_s:g} s" if late else "ended without an answer")
+                    return
+            time.sleep(0.005)
+
+    def answer(self, case: list[str], out: Path, otherwise: str) -> None:
+        answer = json.loads(out.read_text()) if out.exists() else {"findings": [], "error": otherwise, "failures": [], "said": ""}
+        print(json.dumps({"case": case, **answer}), flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)]).step()  # imports what every script would import again
+    areas()
+    all_rules()
+    with tempfile.TemporaryDirectory() as folder:
+        nursery = Nursery(int(sys.argv[1]), float(sys.argv[2]), Path(folder))
+        for line in sys.stdin:
+            nursery.start(json.loads(line))
+        while nursery.running:
+            nursery.wait()
+
+
+if __name__ == "__main__":
+    main()
