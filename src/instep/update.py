@@ -3,6 +3,7 @@
 The only place where `backward()` and `step()` are called. What each micro-batch weighs is worked out in `sums`.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
@@ -13,7 +14,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.device import readable
-from instep.distributed.turn import Turn
+from instep.distributed.turn import Steps, Turn
 from instep.errors import (
     DescriptionError,
     NonFiniteGradient,
@@ -27,6 +28,7 @@ from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
 from instep.records import Done
+from instep.shards import local
 from instep.sums import OnNonFinite, Sums
 
 
@@ -109,22 +111,9 @@ class UpdateCycle:
         return done
 
     def _run_with_others(self, turn: Turn, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
-        """Forward and backward where other processes have the rest of the batch: each exchanges in its last backward.
-
-        One that has nothing to go back through goes through with zeros: the others wait for it.
-        """
-        sums = turn.begin(self.optimizer)
-        for micro_batch in micro_batches[:-1]:
-            self._backward(sums.add(self._forward(objective, micro_batch)))
-        loss = turn.last(lambda: self._forward(objective, micro_batches[-1]) if micro_batches else None)
-        if loss is not None:
-            self._backward(sums.add(loss))
-        missing = turn.without_gradient()
-        lacking = {parameter for parameter in missing if parameter.grad is None}
-        if missing:
-            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
-        turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
-        return sums
+        """Forward and backward where other processes have the rest of the batch."""
+        steps = Steps(functools.partial(self._forward, objective), self._backward)
+        return turn.run(self.optimizer, micro_batches, steps, stop_on_bad=self._on_nonfinite == "stop")
 
     def _backward(self, value: Tensor | None) -> None:
         if value is not None:
@@ -323,6 +312,7 @@ def _step_too_large(optimizer: Optimizer, error: Exception) -> OutOfMemory:
 def _multiply(gradients: list[Any], factor: float | Tensor) -> None:
     if not gradients:
         return
+    gradients = local(gradients)
     if not isinstance(factor, Tensor):
         if factor != 1.0:
             torch._foreach_mul_(gradients, factor)
