@@ -8,14 +8,21 @@ from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-_MODULE = "torch.distributed.tensor"
+_MODULE, _FSDP = "torch.distributed.tensor", "torch.distributed.fsdp"
 
 
 def is_sharded(value: object) -> bool:
     """Whether this process holds a part of it only."""
     return _MODULE in sys.modules and isinstance(value, sys.modules[_MODULE].DTensor)
+
+
+def class_of(module: nn.Module) -> type[nn.Module]:
+    """The class that a module has as its maker knows it: FSDP2 puts one of its own in front of it."""
+    kind = type(module)
+    is_unit = _FSDP in sys.modules and isinstance(module, sys.modules[_FSDP].FSDPModule)
+    return kind.__bases__[1] if is_unit else kind
 
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:

@@ -220,7 +220,7 @@ class Trainer:
             spread_notes += self._spread.shard(model, shard)
         optimizers = optimizers_for(optimizer, list(objectives), model)
         if shard:
-            require_sharded(optimizers.get(""), in_shares=self._spread is not None)
+            require_sharded(optimizers[""], in_shares=self._spread is not None)
         self.optimizer: Any = optimizers.get("", optimizers)  # several are a dictionary
         self._players = players_for(
             model,
@@ -580,7 +580,9 @@ class Trainer:
     def _micro_batches(self, batch: Batch) -> Iterable[tuple[int, Any]]:
         """The pieces of a batch that are computed here, with their offsets in it."""
         own = self._own_pieces(batch)
-        return own if self._shares is None or self._spread is None else self._spread.filled_up(own, self._sizes.part, batch.samples)
+        return (
+            own if self._shares is None or self._spread is None else self._spread.filled_up(own, self._sizes.part, batch.samples)
+        )
 
     def _own_pieces(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         spans = self._sizes.spans(batch.samples)

@@ -1,6 +1,7 @@
 """Runs whose model is sharded over the processes, and what each process saw of them. One process makes the same ones whole."""
 
 import contextlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,12 +59,12 @@ def adamw(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters, lr=0.02)
 
 
-def ragged(cycle: int, **options: Any) -> Trainer:
+def ragged(cycle: int, *, dropout: float = 0.2, **options: Any) -> Trainer:
     """37 samples in batches of 12: the last one has a single sample. 29 and 2 samples to evaluate on."""
     made = {"shard": True, "clip_norm": 0.3, "update_cycle": cycle} | options
     return trainer(
         n=37,
-        model=tower(),
+        model=tower(dropout),
         valid={"a": VECTORS.draw(29, seed=5), "small": VECTORS.draw(2, seed=6)},
         metrics="accuracy",
         monitor="valid/a/loss",
@@ -74,7 +75,7 @@ def ragged(cycle: int, **options: Any) -> Trainer:
 
 def penalties(cycle: int, **options: Any) -> Trainer:
     """Penalties, limits on values, the best weights at the end."""
-    made = {"shard": "blocks.*", "optimizer": adamw, "l1": 1e-3, "l2": 1e-3, "clip_value": 0.02, "clip_norm": 1.0}
+    made = {"shard": "blocks.*", "optimizer": adamw, "l1": 1e-3, "l2": 1e-3, "clip_value": 0.02, "clip_norm": 1.0, "dropout": 0.0}
     return ragged(cycle, **(made | {"patience": 1, "restore_best": True} | options))
 
 
@@ -157,10 +158,24 @@ def whole_gone_on_with(rank: int, size: int, folder: Path) -> Seen:
 
 
 def shards_gone_on_with(rank: int, size: int, folder: Path) -> Seen:
-    """The other half of a run of two processes; a changed setting is written at once."""
+    """The other half of a run of two processes."""
+    if rank == 0 and size == 2:
+        shutil.copytree(folder / "shards", folder / "shards of two")
     made = penalties(2, shard=True)
     made.set_folder(folder / "shards of two")
     return recorded(made) | {"from": made.resumed_from}
+
+
+def changed(rank: int, size: int, folder: Path) -> Seen:
+    """A changed setting is written at once, by all."""
+    if rank == 0:
+        shutil.copytree(folder / "shards", folder / "changed")
+    made = penalties(2, clip_value=0.03, allow_changes=("clip_value",), keep=None)
+    made.set_folder(folder / "changed")
+    before = (folder / "changed" / "checkpoints" / "step-00000006" / "MANIFEST.json").stat().st_mtime_ns
+    half_of(made)
+    after = (folder / "changed" / "checkpoints" / "step-00000006" / "MANIFEST.json").stat().st_mtime_ns
+    return {"from": made.resumed_from, "written": after > before}
 
 
 def predicted(rank: int, size: int, folder: Path) -> Seen:
@@ -199,6 +214,6 @@ def not_finite_shards(rank: int, size: int, folder: Path) -> Seen:
 CASES: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        shards_saved, whole_gone_on_with, shards_gone_on_with, predicted, not_sharded, not_finite_shards,
+        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards,
     )
 }  # fmt: skip

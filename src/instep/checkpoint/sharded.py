@@ -91,9 +91,7 @@ def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world:
     try:
         world.done_by_first(lambda: _guarded(lambda: os.mkdir(beside), name, folder, size_bytes))
         files = _own_files(beside, sealed, name, world)
-        place = world.done_by_first(
-            lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes)
-        )
+        place = world.done_by_first(lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes))
     finally:
         if world.is_first:
             shutil.rmtree(beside, ignore_errors=True)  # there only if something went wrong

@@ -4,6 +4,7 @@ A model is cut into units. A unit's parameters are put together from all process
 right after; its gradients are reduced to the shares in backward. A unit is therefore what has to fit in memory at once.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
@@ -33,7 +34,7 @@ def require_shardable(shard: Shard, optimizer: Any, model: nn.Module, refused: M
     if isinstance(optimizer, Optimizer):
         raise DescriptionError(
             f"shard={shard!r} needs optimizer= as a function of the parameters, like optimizer=lambda parameters: "
-            f"{type(optimizer).__name__}(parameters, lr=…): an optimizer that exists holds the parameters before they are sharded."
+            f"{type(optimizer).__name__}(parameters, lr=…): an optimizer that exists holds the unsharded ones."
         )
     if isinstance(optimizer, Mapping) or isinstance(model, nn.ModuleDict):
         raise DescriptionError(f"shard={shard!r} works with one model and one optimizer so far; leave shard out.")
@@ -176,13 +177,18 @@ class Shares:
         return found if found is not None and list(found.shape) == list(shape) else None
 
 
-def require_sharded(optimizer: Optimizer | None, *, in_shares: bool) -> None:
+def require_sharded(optimizer: Optimizer, *, in_shares: bool) -> None:
     """That an optimizer can work on shares, and where there are any, does."""
     kind = type(optimizer)
-    if kind.step is torch.optim.LBFGS.step or optimizer is None:
-        raise DescriptionError(f"{kind.__name__} evaluates the loss several times a step, which shard= cannot do; use another one.")
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise DescriptionError(
+            f"{kind.__name__} evaluates the loss several times a step, which shard= cannot do; use another one."
+        )
     if kind.state_dict is not Optimizer.state_dict or callable(getattr(optimizer, "train", None)):
-        raise DescriptionError(f"{kind.__name__} keeps its state in a way of its own, which shard= cannot share; use another one.")
+        raise DescriptionError(
+            f"{kind.__name__} keeps its state in a way of its own, which shard= cannot share; use another one."
+        )
     if in_shares and not all(_is_share(p) for group in optimizer.param_groups for p in group["params"]):
         raise DescriptionError("shard=: the optimizer holds parameters that are not the model's; put them into the model.")
 

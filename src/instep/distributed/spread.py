@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.data.share import Dealt, Part
 from instep.device import Placed
 from instep.distributed.agreement import require_same
-from instep.distributed.shard import Shard, Shares, ShardTurn, shard_model
+from instep.distributed.shard import Shard, ShardTurn, Shares, shard_model
 from instep.distributed.stand_in import filled_up
 from instep.distributed.state import begin_alike
 from instep.distributed.stopping import AgreedInterrupt, Stopping
