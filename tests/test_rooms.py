@@ -12,7 +12,8 @@ ROOT = Path(instep.__file__).parent
 ROOMS = """
     errors records keys memory data device shards counts objective sums interrupt distributed metrics schedules optim update
     player modes computing evaluate monitor history report description changes lock folder checkpoint buffers sizes overflow
-    window tally logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer previewing recipes cli
+    window tally logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer previewing recipes
+    cli
 """.split()  # noqa: SIM905
 # The doctor and the front door look at everything or nothing, and are said apart.
 OUTSIDE = {"__init__"}

@@ -3,7 +3,6 @@
 The only place where `backward()` and `step()` are called. What each micro-batch weighs is worked out in `sums`.
 """
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
@@ -14,7 +13,9 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.device import readable
-from instep.distributed.turn import Steps, Turn
+from instep.distributed.shard import ShardTurn
+from instep.distributed.stand_in import StandIn
+from instep.distributed.turn import Turn
 from instep.errors import (
     DescriptionError,
     NonFiniteGradient,
@@ -111,9 +112,44 @@ class UpdateCycle:
         return done
 
     def _run_with_others(self, turn: Turn, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
-        """Forward and backward where other processes have the rest of the batch."""
-        steps = Steps(functools.partial(self._forward, objective), self._backward)
-        return turn.run(self.optimizer, micro_batches, steps, stop_on_bad=self._on_nonfinite == "stop")
+        """Forward and backward where other processes have the rest of the batch: each exchanges in its last backward.
+
+        One that has nothing to go back through goes through with zeros: the others wait for it.
+        """
+        sums = turn.begin(self.optimizer)
+        if isinstance(turn, ShardTurn):
+            lacking = self._run_in_shards(turn, sums, micro_batches, objective)
+            turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
+            return sums
+        for micro_batch in micro_batches[:-1]:
+            self._backward(sums.add(self._forward(objective, micro_batch)))
+        loss = turn.last(lambda: self._forward(objective, micro_batches[-1]) if micro_batches else None)
+        if loss is not None:
+            self._backward(sums.add(loss))
+        missing = turn.without_gradient()
+        lacking = {parameter for parameter in missing if parameter.grad is None}
+        if missing:
+            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
+        turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
+        return sums
+
+    def _run_in_shards(
+        self, turn: ShardTurn, sums: Sums, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]
+    ) -> set[Tensor]:
+        """The same where each process holds a share of the model: every backward is one of all processes.
+
+        A micro-batch that adds nothing goes back from the outputs of the model with zeros, whatever its loss is made of.
+        Returns the parameters that have no gradient here.
+        """
+        for micro_batch in micro_batches:
+            loss = self._forward(objective, micro_batch)
+            value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
+            outputs = turn.outputs(needed=value is None)
+            if value is not None:
+                self._backward(value)
+            elif outputs:
+                torch.autograd.backward(outputs, [torch.zeros_like(output) for output in outputs])
+        return turn.lacking()
 
     def _backward(self, value: Tensor | None) -> None:
         if value is not None:

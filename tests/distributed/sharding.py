@@ -75,7 +75,15 @@ def ragged(cycle: int, *, dropout: float = 0.2, **options: Any) -> Trainer:
 
 def penalties(cycle: int, **options: Any) -> Trainer:
     """Penalties, limits on values, the best weights at the end."""
-    made = {"shard": "blocks.*", "optimizer": adamw, "l1": 1e-3, "l2": 1e-3, "clip_value": 0.02, "clip_norm": 1.0, "dropout": 0.0}
+    made: dict[str, Any] = {
+        "shard": "blocks.*",
+        "optimizer": adamw,
+        "l1": 1e-3,
+        "l2": 1e-3,
+        "clip_value": 0.02,
+        "clip_norm": 1.0,
+        "dropout": 0.0,
+    }
     return ragged(cycle, **(made | {"patience": 1, "restore_best": True} | options))
 
 

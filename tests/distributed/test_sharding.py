@@ -205,7 +205,7 @@ def test_what_does_not_go_with_shard(options: dict[str, Any], words: str) -> Non
 
 def test_several_models_are_refused() -> None:
     with pytest.raises(DescriptionError, match="works with one model and one optimizer so far"):
-        Trainer({"a": tower()}, optimizer={"a": adamw}, objective={"a": max}, train=torch.zeros(4, 1), epochs=1, shard=True)  # type: ignore[dict-item]
+        Trainer({"a": tower()}, optimizer={"a": adamw}, objective={"a": max}, train=torch.zeros(4, 1), epochs=1, shard=True)
 
 
 def test_own_state_is_refused() -> None:
@@ -223,7 +223,7 @@ def test_parameters_that_cannot_be_shared() -> None:
     with pytest.raises(DescriptionError, match=r"scale is a single number.*give it the shape \(1,\)"):
         units_of(model, True)
     tied = tower()
-    tied.blocks[1].inner.weight = tied.blocks[0].inner.weight  # type: ignore[index, union-attr, assignment]
+    tied.blocks[1].inner.weight = tied.blocks[0].inner.weight  # type: ignore[index, union-attr]
     with pytest.raises(DescriptionError, match=r"inner\.weight belongs to blocks\.0 and to blocks\.1; tied parameters"):
         units_of(tied, True)
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,18 +91,18 @@ def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world:
     try:
         world.done_by_first(lambda: _guarded(lambda: os.mkdir(beside), name, folder, size_bytes))
         files = _own_files(beside, sealed, name, world)
-        place = world.done_by_first(lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes))
+        world.done_by_first(lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes))
     finally:
         if world.is_first:
             shutil.rmtree(beside, ignore_errors=True)  # there only if something went wrong
-    return folder / place
+    return folder / name
 
 
 def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> dict[str, Written]:
     """The files of all processes, each summed up by the one that wrote it."""
-    from torch.distributed import checkpoint as dcp
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     # What everybody holds, like the statistics of BatchNorm, is rank 0's.
     own = {key: value.detach() for key, value in sealed.tensors.items() if world.is_first or is_sharded(value)}
@@ -110,7 +110,7 @@ def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> d
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dcp.save(own, storage_writer=HuggingFaceStorageWriter(str(beside), save_distributed=True))
+            save(own, storage_writer=HuggingFaceStorageWriter(str(beside), save_distributed=True))
         written = {path.name: _summed_up(path) for path in beside.glob(f"shard-{dist.get_rank() + 1:05d}-*{ENDING}")}
     except (CheckpointException, OSError) as failed:
         written, error = {}, str(failed).strip().splitlines()[-1]
@@ -128,7 +128,7 @@ def _summed_up(path: Path) -> Written:
     return Written(size, checksum)
 
 
-def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, Written], keep: int | None) -> str:
+def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, Written], keep: int | None) -> None:
     """What rank 0 adds, and the rename after which the checkpoint is there."""
     state = write_file(beside / STATE_FILE, [sealed.state])
     write_file(beside / MANIFEST, [Manifest(sealed.step, sealed.best, {**files, STATE_FILE: state}).render()])
@@ -141,12 +141,11 @@ def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, W
     shelf.pass_over(folder, sealed.step)
     shelf.retain(folder, keep)
     shelf.label(folder)
-    return name
 
 
-def _guarded(do: Any, name: str, folder: Path, size_bytes: int) -> Any:
+def _guarded(do: Callable[[], object], name: str, folder: Path, size_bytes: int) -> None:
     try:
-        return do()
+        do()
     except OSError as error:
         reason = explain(error, folder, size_bytes)
         raise CheckpointError(f"checkpoint {name} could not be written: {reason} The checkpoints before it are whole.") from None

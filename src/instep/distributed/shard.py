@@ -16,9 +16,8 @@ from torch.optim import Optimizer
 
 from instep.distributed.agreement import require_same
 from instep.distributed.shared import SharedSums
-from instep.distributed.stand_in import StandIn
 from instep.distributed.stopping import Stopping
-from instep.distributed.turn import Steps, Turn
+from instep.distributed.turn import Turn
 from instep.distributed.world import World
 from instep.errors import DescriptionError
 
@@ -91,7 +90,8 @@ class ShardTurn(Turn):
     def __init__(self, model: nn.Module, world: World, stopping: Stopping, *, reference: float, device: torch.device) -> None:
         super().__init__(world, stopping, reference=reference, device=device)
         self._model = model
-        self._outputs: list[Tensor] = []
+        self._trained: dict[str, Tensor] = {}
+        self._outputs: list[Tensor] = []  # that take a gradient
         self._used: set[str] = set()
         self._watched: dict[Tensor, Any] = {}
         self._counts = True  # whether the backward that is going on adds something
@@ -100,25 +100,23 @@ class ShardTurn(Turn):
                 unit.register_forward_pre_hook(partial(self._watch, f"{name}." if name else ""))
         model.register_forward_hook(self._keep)
 
-    def run(self, optimizer: Optimizer, micro_batches: list[Any], steps: Steps, *, stop_on_bad: bool) -> SharedSums:
-        sums = SharedSums(self._reference, self._world.size)
+    def begin(self, optimizer: Optimizer) -> SharedSums:
         held = {p for group in optimizer.param_groups for p in group["params"]}
+        self._trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad and p in held}
+        self._parameters = list(self._trained.values())
         self._used.clear()
-        for micro_batch in micro_batches:
-            self._outputs.clear()
-            loss = steps.forward(micro_batch)
-            value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
-            self._counts = value is not None
-            if value is not None:
-                self._outputs.clear()
-                steps.backward(value)
-            elif self._outputs:
-                torch.autograd.backward(self._outputs, [torch.zeros_like(output) for output in self._outputs])
-            self._outputs.clear()
-        named = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad and p in held]
-        self._parameters = [p for _, p in named]
-        self.exchange(sums, {p for name, p in named if name not in self._used}, stop_on_bad=stop_on_bad)
-        return sums
+        self._outputs.clear()
+        return SharedSums(self._reference, self._world.size)
+
+    def outputs(self, *, needed: bool) -> list[Tensor]:
+        """What the model gave since this was asked last, where it is needed to go back from: that adds nothing."""
+        outputs, self._outputs = self._outputs, []
+        self._counts = not needed
+        return outputs if needed else []
+
+    def lacking(self) -> set[Tensor]:
+        """The parameters that no backward has reached that counts."""
+        return {p for name, p in self._trained.items() if name not in self._used}
 
     def _watch(self, prefix: str, unit: nn.Module, inputs: Any) -> None:
         """Note which parameters a backward reaches; here the unit's are whole, those of units inside it are not."""

@@ -9,7 +9,7 @@ empty, nothing in it counts, a branch was not taken) go backward with zeros ther
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,16 +21,8 @@ from instep.distributed.shared import LENGTH, SharedSums
 from instep.distributed.stopping import Stopping
 from instep.distributed.world import World
 from instep.errors import NonFiniteLoss
-from instep.objective import Loss
 
 T = TypeVar("T")
-
-
-class Steps(NamedTuple):
-    """What is done with a micro-batch."""
-
-    forward: Callable[[Any], Loss]
-    backward: Callable[[Tensor | None], None]
 
 
 class Turn:
@@ -44,24 +36,6 @@ class Turn:
         self._parameters: list[Tensor] = []
         self._versions: list[int | None] = []  # of the gradients before the last backward
         self._wrapped: DistributedDataParallel | None = None
-
-    def run(self, optimizer: Optimizer, micro_batches: list[Any], steps: Steps, *, stop_on_bad: bool) -> SharedSums:
-        """Forward and backward over the micro-batches of this process; the gradients are exchanged in the last backward.
-
-        A process that has nothing to go back through goes through with zeros: the others wait for it.
-        """
-        sums = self.begin(optimizer)
-        for micro_batch in micro_batches[:-1]:
-            steps.backward(sums.add(steps.forward(micro_batch)))
-        loss = self.last(lambda: steps.forward(micro_batches[-1]) if micro_batches else None)
-        if loss is not None:
-            steps.backward(sums.add(loss))
-        missing = self.without_gradient()
-        lacking = {parameter for parameter in missing if parameter.grad is None}
-        if missing:
-            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
-        self.exchange(sums, lacking, stop_on_bad=stop_on_bad)
-        return sums
 
     def begin(self, optimizer: Optimizer) -> SharedSums:
         """Before the first forward of a cycle; what is trained may have changed since the last one."""
