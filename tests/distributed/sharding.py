@@ -134,8 +134,15 @@ def thawed(cycle: int) -> Trainer:
     )
 
 
+def in_bfloat16(cycle: int) -> Trainer:
+    model = tower(dropout=0.0).float()
+    return trainer(
+        model=model, data=VECTORS.draw(40, seed=2, dtype=torch.float32), precision="bf16", update_cycle=cycle, shard=True
+    )
+
+
 SHARDED: dict[str, Build] = {
-    build.__name__: build for build in (ragged, penalties, nothing_in_most, rare_branch, small_pieces, thawed)
+    build.__name__: build for build in (ragged, penalties, nothing_in_most, rare_branch, small_pieces, thawed, in_bfloat16)
 }
 
 
@@ -219,9 +226,31 @@ def not_finite_shards(rank: int, size: int, folder: Path) -> Seen:
     return {"said": raised(made.fit), "step": made.step, "again": recorded(ragged(1))["step"]}
 
 
+def shards_unwritable(rank: int, size: int, folder: Path) -> Seen:
+    """The folder is gone: all hear of it at once, and the group is still good."""
+    made = ragged(2, folder=folder / "no shards", checkpoint_every=2)
+
+    def go() -> None:
+        for update in made.updates():
+            if update.step == 0 and rank == 0:
+                shutil.rmtree(folder / "no shards" / "checkpoints")
+
+    return {"said": raised(go), "again": recorded(ragged(1, max_steps=2))["step"]}
+
+
+def rehearsed(rank: int, size: int, folder: Path) -> Seen:
+    """A dry run leaves no trace."""
+    made = ragged(2)
+    before = {name: value.full_tensor() for name, value in made.model.named_parameters()}
+    numbers = made.dry_run()
+    after = {name: value.full_tensor() for name, value in made.model.named_parameters()}
+    return {"same": all(torch.equal(before[name], after[name]) for name in before), "numbers": dict(numbers or {})}
+
+
 CASES: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards,
+        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards, shards_unwritable,
+        rehearsed,
     )
 }  # fmt: skip
