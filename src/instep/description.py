@@ -25,6 +25,7 @@ from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
+from instep.shards import class_of
 
 FORMAT = 1
 
@@ -260,7 +261,7 @@ def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _title(model: nn.Module) -> str:
     if type(model) is nn.ModuleDict:
         return ", ".join(f"{name}: {type(part).__name__}" for name, part in model.items())
-    return type(model).__name__
+    return class_of(model).__name__
 
 
 def bytes_text(size: float) -> str:

@@ -14,6 +14,7 @@ from instep import keys
 from instep.data.loader import Batch, Loader
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
+from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import World, in_turn
 from instep.errors import ObjectiveError
 from instep.metrics import Metric
@@ -62,21 +63,25 @@ def evaluate(
     output_needed: bool = True,
     largest: int | None = None,
     world: World | None = None,
+    in_step: bool = False,
 ) -> dict[str, float]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
     metrics, which is an error unless `output_needed` is False. With `largest`, no more samples than that go through the model at
-    once. Where a `world` shares the data, the numbers are those of all of it.
+    once. Where a `world` shares the data, the numbers are those of all of it; `in_step`, all processes call the model equally
+    often.
     """
     called = model if called is None else called
     losses = _Losses()
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
-        for first, _, data in _cut(_own_batches(loader), largest):
+        for first, samples, data in _cut(_own_batches(loader, world if in_step else None, device), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             loss = as_loss(objective(called, data), data)
+            if not samples:
+                continue
             losses.add(loss)
             if metrics and not output_needed and loss.output is None:
                 metrics = {}
@@ -100,6 +105,7 @@ def predict(
     call: Callable[[nn.Module, Any], Any] | None = None,
     largest: int | None = None,
     world: World | None = None,
+    in_step: bool = False,
 ) -> Any:
     """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU.
 
@@ -108,9 +114,11 @@ def predict(
     call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
-        for first, samples, data in _cut(_own_batches(loader), largest):
+        for first, samples, data in _cut(_own_batches(loader, world if in_step else None, device), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             output = map_columns(_on_cpu, call(model, data))
+            if not samples:
+                continue
             _require_samples_first(output, samples)
             outputs.append(output)
     if world is not None:
@@ -119,9 +127,11 @@ def predict(
     return joined(outputs)
 
 
-def _own_batches(loader: Loader) -> Iterator[Batch]:
-    """Those that are not dealt to other processes."""
+def _own_batches(loader: Loader, in_step_with: World | None, device: torch.device) -> Iterator[Batch]:
+    """Those that are not dealt to other processes; in step with these, one without samples where they have one more."""
     batches = loader.batches(epoch=0)
+    if in_step_with is not None and loader.is_dealt:
+        return in_rounds(batches, in_step_with, device)
     return (batch for batch in batches if len(batch.indices)) if loader.is_dealt else batches
 
 

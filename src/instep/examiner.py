@@ -107,7 +107,14 @@ class Examiner:
         with self._computing.algorithms(), self._modes.evaluating(), self._one_model():
             call = self._computing.around(lambda _, batch: forward(self._computing.model, batch))
             look = functools.partial(
-                predict, self._model, loader, seed=self._seed, device=self._device, call=call, world=self._world
+                predict,
+                self._model,
+                loader,
+                seed=self._seed,
+                device=self._device,
+                call=call,
+                world=self._world,
+                in_step=self._in_step,
             )
             return self._fitting(loader, look)
 
@@ -123,6 +130,10 @@ class Examiner:
     @property
     def _world(self) -> World | None:
         return None if self._spread is None else self._spread.world
+
+    @property
+    def _in_step(self) -> bool:
+        return self._spread is not None and self._spread.is_sharded
 
     @property
     def _dealt(self) -> Dealt | None:
@@ -148,6 +159,7 @@ class Examiner:
                 called=called,
                 output_needed=not several,
                 world=self._world,
+                in_step=self._in_step,
             )
             numbers = self._fitting(loader, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from instep.changes import COMPARED, ignores_length, require_same
-from instep.checkpoint import Checkpoint, check, read_newest, steps
+from instep.checkpoint import Checkpoint, read_newest, steps
+from instep.checkpoint.rows import Holding
 from instep.errors import FolderError
 from instep.folder import RunFolder
 from instep.logbook import Logbook
@@ -29,6 +30,7 @@ class Keeper:
         schedule: Any,
         capture: Callable[[], Checkpoint],
         restore: Callable[[Checkpoint], None],
+        held: Holding | None = None,
     ) -> None:
         self._saver = saver
         self._logbook = logbook
@@ -36,6 +38,8 @@ class Keeper:
         self._schedule = schedule
         self._capture = capture
         self._restore = restore
+        self._held = held  # where this process holds a share of the model: all of them save together
+        self.save_is_due = False
         self._folder: RunFolder | None = None
         self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
 
@@ -59,7 +63,9 @@ class Keeper:
                 folder.describe(*_as_it_was_left(before, path, step))
             self._saver.open(folder.checkpoints)
             if changed:  # a checkpoint that knows nothing of an allowed change must not be gone on from
-                self._saver.save_now(self._capture())
+                self.save_is_due = self._held is not None
+                if not self.save_is_due:
+                    self._saver.save_now(self._capture())
         except BaseException:
             folder.leave()
             raise
@@ -98,10 +104,10 @@ class Keeper:
 
     def _take_up(self, folder: RunFolder, before: Mapping[str, Any] | None) -> list[str]:
         self._logbook.keep_in(folder.history)
-        checkpoint, skipped = read_newest(folder.checkpoints) if before is not None else (None, [])
+        checkpoint, skipped = read_newest(folder.checkpoints, held=self._held) if before is not None else (None, [])
         if checkpoint is None:
             self._logbook.restore(None)
-            check(self._capture())  # what cannot be kept is said now, not at the first checkpoint
+            self._saver.check(self._capture())  # what cannot be kept is said now, not at the first checkpoint
             return [] if before is None else ["the run in the folder has no checkpoint yet: it begins again"]
         self._restore(checkpoint)
         self._saver.saved_step = None if skipped else checkpoint.step

@@ -5,7 +5,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
-from instep.checkpoint import Checkpoint, Writer, locate, read
+from instep.checkpoint import Checkpoint, Writer, check, locate, read, verify
+from instep.checkpoint.sharded import ShardWriter, seal_shards
+from instep.distributed.world import World
 from instep.errors import CheckpointError, DescriptionError, FolderError
 from instep.folder import CHECKPOINTS
 from instep.sizes import require_whole
@@ -25,6 +27,7 @@ class Saver:
         on_error: OnCheckpointError,
         steps_per_epoch: int,
         note: Callable[[str], None],
+        world: World | None = None,
     ) -> None:
         if keep is not None:
             require_whole("keep", keep, least=1)
@@ -34,13 +37,17 @@ class Saver:
         self._keep = keep
         self._on_error = on_error
         self._note = note
-        self._writer: Writer | None = None
+        self._world = world  # where all processes write together, each its share
+        self._writer: Writer | ShardWriter | None = None
         self.saved_step: int | None = None  # what is on the disk already, or about to be
         self._saved_at = time.monotonic()
 
     def open(self, folder: Path) -> None:
         """Make ready to write, or say why that cannot be: before the first step."""
-        self._writer = Writer(folder, keep=self._keep)
+        if self._world is None:
+            self._writer = Writer(folder, keep=self._keep)
+        else:
+            self._writer = ShardWriter(folder, keep=self._keep, world=self._world)
         self._saved_at = time.monotonic()
 
     def due(self, step: int) -> bool:
@@ -51,7 +58,12 @@ class Saver:
             self.saved_step = None
         if self._every_updates is not None:
             return step % self._every_updates == 0
-        return self._every_s is not None and time.monotonic() - self._saved_at >= self._every_s
+        is_late = self._every_s is not None and time.monotonic() - self._saved_at >= self._every_s
+        return is_late if self._every_s is None or self._world is None else self._world.of_first(is_late)
+
+    def check(self, checkpoint: Checkpoint) -> None:
+        """Refuse by name what cannot be kept."""
+        check(checkpoint) if self._world is None else seal_shards(checkpoint)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Waits for a copy; the writing goes on in the background."""
@@ -82,6 +94,12 @@ class Saver:
         if self._writer is not None:
             self._writer.wait()
         return read(locate(run / CHECKPOINTS, which), parts=parts)
+
+    def verified(self, run: Path, which: Literal["best", "latest"] | int) -> Path:
+        """Where a checkpoint of the run in this folder is, every byte of which has been checked."""
+        path = locate(run / CHECKPOINTS, which)
+        verify(path)
+        return path
 
     def close(self) -> None:
         """Wait for what is being written, and let go."""

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import itertools
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,8 @@ import torch
 from torch import nn
 
 from instep import keys
-from instep.checkpoint import Checkpoint, steps
+from instep.checkpoint import Checkpoint, read, steps
+from instep.checkpoint.shelf import path_of
 from instep.computing import Computing, Precision
 from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.data.feed import Feed, Loading
@@ -29,6 +30,7 @@ from instep.data.position import Collate, Transform
 from instep.data.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
 from instep.device import choose
+from instep.distributed.shard import Shard, Shares, require_shardable, require_sharded
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
 from instep.distributed.state import take_from_first
 from instep.distributed.world import World, enter
@@ -68,7 +70,7 @@ from instep.wiring import load_init, loss_modules, monitor_for, require_monitor
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
-    "self", "model", "optimizer", "train", "valid", "folder", "progress", "doctor", "processes", "timeout_s",
+    "self", "model", "optimizer", "train", "valid", "folder", "progress", "doctor", "processes", "shard", "timeout_s",
     "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
 }  # fmt: skip
 
@@ -143,6 +145,7 @@ class Trainer:
         channels_last: bool = False,
         deterministic: bool = False,
         processes: int | None = None,
+        shard: Shard = False,
         sync_batchnorm: bool = False,
         timeout_s: float | None = None,
         on_nonfinite: OnNonFinite = "stop",
@@ -190,14 +193,20 @@ class Trainer:
         objectives = objectives_for(loss, objective)
         self._metrics = as_metrics(metrics)
 
-        self.model: Any = model.to(self.device)  # several are an nn.ModuleDict
+        spread_notes: list[str] = []
+        if shard:
+            refused = {"ema": ema, "compile": compile, "channels_last": channels_last}
+            require_shardable(shard, optimizer, model, refused | ({"precision": precision} if precision == "fp16" else {}))
+            spread_notes = [f"shard={shard!r} has nothing to share with one process: the model stays whole"]
+        if not shard or world is None:
+            model.to(self.device)  # what is sharded may not fit there as a whole
+        self.model: Any = model  # several are an nn.ModuleDict
         was_in_eval = not model.training
         if was_in_eval:
             model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
         self._sizes.require_no_lonely_sample(model)
         if init is not None:
             first_does(world, functools.partial(load_init, model, init, self.folder))
-        spread_notes: list[str] = []
         if world is not None:
             model, spread_notes = prepared(world, model, sync_batchnorm=sync_batchnorm, device=self.device)
             self.model = model
@@ -209,7 +218,11 @@ class Trainer:
             channels_last=channels_last,
             deterministic=deterministic,
         )
+        if shard and self._spread is not None:
+            spread_notes += self._spread.shard(model, shard)
         optimizers = optimizers_for(optimizer, list(objectives), model)
+        if shard:
+            require_sharded(optimizers[""], in_shares=self._spread is not None)
         self.optimizer: Any = optimizers.get("", optimizers)  # several are a dictionary
         self._players = players_for(
             model,
@@ -317,12 +330,14 @@ class Trainer:
             ),
             processes=self.processes,
         )
+        shares = self._shares = None if self._spread is None else self._spread.shares(model)
         self._saver = Saver(
             every=checkpoint_every,
             keep=keep,
             on_error=on_checkpoint_error,
             steps_per_epoch=self.steps_per_epoch,
             note=self._logbook.note,
+            world=None if shares is None else world,
         )
         self._logbook.guarded = self._saver.guarded
         self._keeper = Keeper(
@@ -332,6 +347,7 @@ class Trainer:
             schedule=schedule,
             capture=self._captured,
             restore=self._restore,
+            held=shares,
         )
         self._learned = Learned(model, self._players, modes=self._modes, average=self.average, losses=losses)
         self._step = 0
@@ -486,11 +502,27 @@ class Trainer:
         self._spread.compare(self.describe)
         world = self._spread.world
         notices = world.done_by_first(lambda: self._keeper.enter(self.folder, self.describe, self._step))
+        if self._shares is not None:
+            self._take_up_shares(self._shares, world)
+            return notices
         taken_up, self._taken_up = world.of_first(self._taken_up), None
         if taken_up is not None and not world.is_first:
             self._restore(taken_up)
         self._taken_up = None
         return notices
+
+    def _take_up_shares(self, shares: Shares, world: World) -> None:
+        """Each process reads its own share of what rank 0 goes on from, and is ready to write its own."""
+        step = world.of_first(None if self._taken_up is None else self._taken_up.step)
+        if self.folder is not None and not world.is_first:
+            if step is not None:
+                self._restore(read(path_of(self.folder / CHECKPOINTS, step), held=shares, is_verified=True))
+            self._saver.open(self.folder / CHECKPOINTS)
+        self._taken_up = None
+        self._saver.saved_step, save_is_due = world.of_first((self._saver.saved_step, self._keeper.save_is_due))
+        if save_is_due:
+            self._keeper.save_is_due = False
+            self._saver.save_now(self._captured())
 
     def _require_whole(self) -> None:
         """A Trainer that was torn out of an update goes on from its last checkpoint, or not at all."""
@@ -547,8 +579,14 @@ class Trainer:
         """Those who play in this update."""
         return self._players if len(self._players) == 1 else [player for player in self._players if player.plays(self._step)]
 
-    def _micro_batches(self, batch: Batch) -> Iterator[tuple[int, Any]]:
+    def _micro_batches(self, batch: Batch) -> Iterable[tuple[int, Any]]:
         """The pieces of a batch that are computed here, with their offsets in it."""
+        own = self._own_pieces(batch)
+        return (
+            own if self._shares is None or self._spread is None else self._spread.filled_up(own, self._sizes.part, batch.samples)
+        )
+
+    def _own_pieces(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         spans = self._sizes.spans(batch.samples)
         if batch.on_host:
             for start, stop in spans:
@@ -703,6 +741,10 @@ class Trainer:
             raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
         if self.folder is not None:
             folder = self.folder
+            if self._shares is not None and self._world is not None:
+                path = self._world.done_by_first(lambda: self._saver.verified(folder, which))
+                self._learned.use(read(path, parts=self._learned.used, held=self._shares, is_verified=True).parts)
+                return
             self._learned.use(first_does(self._world, lambda: self._saver.load(folder, which, self._learned.used).parts))
         elif which == "best" and self._best is not None:
             self._learned.use(self._best)
@@ -796,6 +838,8 @@ class Trainer:
 
     def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
         """Real updates from a step on that are counted nowhere; what they change is the caller's to put back."""
+        if self._shares is not None:
+            raise DescriptionError("a run with shard= cannot be rehearsed; look for a learning rate without it.")
         if len(self._players) > 1:
             raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
         self._modes.train()

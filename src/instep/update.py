@@ -13,6 +13,8 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.device import readable
+from instep.distributed.shard import ShardTurn
+from instep.distributed.stand_in import StandIn
 from instep.distributed.turn import Turn
 from instep.errors import (
     DescriptionError,
@@ -27,6 +29,7 @@ from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
 from instep.records import Done
+from instep.shards import local
 from instep.sums import OnNonFinite, Sums
 
 
@@ -114,6 +117,10 @@ class UpdateCycle:
         One that has nothing to go back through goes through with zeros: the others wait for it.
         """
         sums = turn.begin(self.optimizer)
+        if isinstance(turn, ShardTurn):
+            lacking = self._run_in_shards(turn, sums, micro_batches, objective)
+            turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
+            return sums
         for micro_batch in micro_batches[:-1]:
             self._backward(sums.add(self._forward(objective, micro_batch)))
         loss = turn.last(lambda: self._forward(objective, micro_batches[-1]) if micro_batches else None)
@@ -125,6 +132,24 @@ class UpdateCycle:
             torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
         turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
         return sums
+
+    def _run_in_shards(
+        self, turn: ShardTurn, sums: Sums, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]
+    ) -> set[Tensor]:
+        """The same where each process holds a share of the model: every backward is one of all processes.
+
+        A micro-batch that adds nothing goes back from the outputs of the model with zeros, whatever its loss is made of.
+        Returns the parameters that have no gradient here.
+        """
+        for micro_batch in micro_batches:
+            loss = self._forward(objective, micro_batch)
+            value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
+            outputs = turn.outputs(needed=value is None)
+            if value is not None:
+                self._backward(value)
+            elif outputs:
+                torch.autograd.backward(outputs, [torch.zeros_like(output) for output in outputs])
+        return turn.lacking()
 
     def _backward(self, value: Tensor | None) -> None:
         if value is not None:
@@ -323,6 +348,7 @@ def _step_too_large(optimizer: Optimizer, error: Exception) -> OutOfMemory:
 def _multiply(gradients: list[Any], factor: float | Tensor) -> None:
     if not gradients:
         return
+    gradients = local(gradients)
     if not isinstance(factor, Tensor):
         if factor != 1.0:
             torch._foreach_mul_(gradients, factor)

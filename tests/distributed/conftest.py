@@ -1,6 +1,7 @@
 """Worlds of two and three real processes: each is started once, and makes every run of the list."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -67,6 +68,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Made]:
         if size not in made:
             folder = tmp_path_factory.mktemp(f"world-{size}")
             begun_by_one(folder)
+            if size > 2:
+                shutil.copytree(of_size(2).folder / "shards", folder / "shards of two")
             codes = waited_for(start(size, folder, ["-m", "distributed.process", str(folder)]))
             said = "\n".join((folder / f"said-{rank}.txt").read_text() for rank in range(size))
             assert codes == [0] * size, said
@@ -80,7 +83,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Made]:
 def begun_by_one(folder: Path) -> None:
     """A run that one process stops half way, for the others to go on with."""
     from distributed.runs import everything_on
+    from distributed.sharding import half_of, penalties
 
+    whole = penalties(2)
+    whole.set_folder(folder / "whole")
+    half_of(whole)
     trainer = everything_on(2)
     trainer.set_folder(folder / "begun")
     updates = trainer.updates()

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from distributed import slips
+from distributed import sharding, slips
 from distributed.recorded import recorded
 from distributed.runs import EXACT
 
@@ -27,11 +27,12 @@ def main(folder: Path) -> None:
     if size == 3:
         dist.init_process_group("gloo")  # one that the script opened is used, and left open
     found: dict[str, Any] = {}
-    cases = slips.LIST | {slips.LAST[size].__name__: slips.LAST[size]}
-    for name in [*EXACT, *cases]:
+    exact = EXACT | sharding.SHARDED
+    cases = slips.LIST | sharding.CASES | {slips.LAST[size].__name__: slips.LAST[size]}
+    for name in [*exact, *cases]:
         begun = time.perf_counter()
         try:
-            found[name] = recorded(EXACT[name](2)) if name in EXACT else cases[name](rank, size, folder)
+            found[name] = recorded(exact[name](2)) if name in exact else cases[name](rank, size, folder)
         except BaseException as error:
             traceback.print_exc()
             found[name] = error if type(error).__module__.startswith("instep") else repr(error)

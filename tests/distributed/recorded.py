@@ -3,6 +3,7 @@
 from typing import Any
 
 from instep import Trainer
+from instep.shards import whole
 
 
 def recorded(trainer: Trainer) -> dict[str, Any]:
@@ -13,7 +14,7 @@ def recorded(trainer: Trainer) -> dict[str, Any]:
     ]
     history = trainer.history
     return {
-        "weights": {name: value.detach().clone() for name, value in trainer.model.state_dict().items()},
+        "weights": {name: whole(value.detach()).clone() for name, value in trainer.model.state_dict().items()},
         "updates": updates,
         "evaluations": [
             {name: value for name, value in row.items() if name != "clock"} for row in history.rows if row["kind"] == "evaluation"

@@ -15,6 +15,7 @@ from instep.checkpoint.dtypes import NAMES, STORED_AS, name_of
 from instep.checkpoint.strides import is_dense, row_by_row
 from instep.checkpoint.ties import View, find_views
 from instep.errors import CheckpointError
+from instep.shards import is_sharded
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ def _why_not(tensor: Tensor) -> str | None:
         return "is quantized, which a checkpoint cannot keep; train the float model and quantize it afterwards"
     if tensor.is_nested or tensor.layout is not torch.strided:
         return f"has the layout {tensor.layout}, and a checkpoint keeps dense tensors only; use to_dense()"
+    if is_sharded(tensor):
+        return (
+            "is sharded over processes, and this file keeps whole tensors; save the run (folder=), then use "
+            "load_model(model, folder) and save_model in one process"
+        )
     if type(tensor) not in (Tensor, Parameter, Buffer):
         kind = type(tensor)
         return f"is a {kind.__module__}.{kind.__qualname__}, and a checkpoint keeps plain tensors only; use its plain parts"

@@ -15,6 +15,7 @@ from torch import Tensor
 from instep.checkpoint import jsontext, shelf
 from instep.checkpoint.manifest import ENDING, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint, Skipped
+from instep.checkpoint.rows import SHARD, Holding, held_of, read_rows
 from instep.checkpoint.sealed import STATE, unseal
 from instep.checkpoint.tensorfile import CHUNK_BYTES, Written, read_tensors
 from instep.errors import CheckpointError
@@ -22,9 +23,15 @@ from instep.errors import CheckpointError
 T = TypeVar("T")
 
 
-def read(path: Path, *, parts: Collection[str] | None = None) -> Checkpoint:
-    """The checkpoint in this folder, on the host; with `parts`, only those of its parts are read. Reads every byte once."""
-    checkpoint = _at_the_border(path, lambda: _read(path, parts))
+def read(
+    path: Path, *, parts: Collection[str] | None = None, held: Holding | None = None, is_verified: bool = False
+) -> Checkpoint:
+    """The checkpoint in this folder, on the host; with `parts`, only those of its parts are read. Reads every byte once.
+
+    A process that holds a share of the model reads its own rows: `held` says which. It need not look at the checksums of a
+    checkpoint of shards that `is_verified`.
+    """
+    checkpoint = _at_the_border(path, lambda: _read(path, parts, held, is_verified))
     absent = set(parts or ()) - set(checkpoint.parts)
     if absent:
         raise CheckpointError(f"{path} has no part {', '.join(sorted(absent))}; was the run made without it?")
@@ -41,7 +48,9 @@ def manifest_of(path: Path) -> Manifest:
     return _at_the_border(path, lambda: _read_manifest(path))
 
 
-def read_newest(folder: Path, *, parts: Collection[str] | None = None) -> tuple[Checkpoint | None, list[Skipped]]:
+def read_newest(
+    folder: Path, *, parts: Collection[str] | None = None, held: Holding | None = None
+) -> tuple[Checkpoint | None, list[Skipped]]:
     """The newest checkpoint that is whole, and those that had to be passed over. (None, []) where there is none at all.
 
     Where there are some and all are damaged, that is an error: to begin again from nothing is not for a library to decide.
@@ -50,7 +59,7 @@ def read_newest(folder: Path, *, parts: Collection[str] | None = None) -> tuple[
     for step in reversed(shelf.steps(folder)):
         path = shelf.path_of(folder, step)
         try:
-            return read(path, parts=parts), skipped
+            return read(path, parts=parts, held=held), skipped
         except CheckpointError as error:
             skipped.append(Skipped(path, str(error)))
     if skipped:
@@ -73,14 +82,22 @@ def _at_the_border(path: Path, do: Callable[[], T]) -> T:
         raise CheckpointError(f"{path} is damaged: {error}.") from None
 
 
-def _read(path: Path, parts: Collection[str] | None) -> Checkpoint:
+def _read(path: Path, parts: Collection[str] | None, held: Holding | None, is_verified: bool) -> Checkpoint:
     manifest = _read_manifest(path)
     state = _read_state(path, manifest.files[STATE_FILE])
     tensors: dict[str, dict[str, Tensor]] = {}
+    shards = {name: file for name, file in manifest.files.items() if name.startswith(SHARD)}
+    if shards:
+        for name, file in shards.items() if not is_verified else ():
+            _read_file(path / name, file, _checksum)
+        tensors = read_rows([path / name for name in shards], None if parts is None else {*parts, STATE}, held)
+        return unseal(manifest.step, manifest.best, state, tensors, parts)
     for name, file in manifest.files.items():
         part = name.removesuffix(ENDING)
         if name.endswith(ENDING) and (parts is None or part in parts or part == STATE):
             tensors[part] = _read_file(path / name, file, read_tensors)
+    if held is not None:
+        tensors = held_of(tensors, held)
     return unseal(manifest.step, manifest.best, state, tensors, parts)
 
 

@@ -1,15 +1,17 @@
 """Spread: what a Trainer asks of its world, in one place. A run of one process has none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from instep.data.share import Dealt
+from instep.data.share import Dealt, Part
 from instep.device import Placed
 from instep.distributed.agreement import require_same
+from instep.distributed.shard import Shard, ShardTurn, Shares, shard_model
+from instep.distributed.stand_in import filled_up
 from instep.distributed.state import begin_alike
 from instep.distributed.stopping import AgreedInterrupt, Stopping
 from instep.distributed.turn import Turn
@@ -30,6 +32,25 @@ class Spread:
         self._reference = batch_size / world.size
         self._stopping = Stopping()
         self._is_compared = False
+        self._sharded: nn.Module | None = None  # the model, where each process holds a share of it
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether every call of the model is one of all processes."""
+        return self._sharded is not None
+
+    def shard(self, model: nn.Module, shard: Shard) -> list[str]:
+        """Leave each process its share of the model; says how that was done."""
+        self._sharded = model
+        return shard_model(self.world, model, shard, self._device)
+
+    def shares(self, model: nn.Module) -> Shares | None:
+        """Which rows of a checkpoint are this process's; None where it holds all of them."""
+        return Shares(self.world, model) if self.is_sharded else None
+
+    def filled_up(self, micro_batches: Iterable[Any], part: Part, samples: int) -> Iterable[Any]:
+        """The micro-batches of a batch, and what stands in for those that others have more."""
+        return filled_up(self.world, list(micro_batches), part, samples, self._device) if self.is_sharded else micro_batches
 
     @property
     def dealt(self) -> Dealt:
@@ -38,6 +59,8 @@ class Spread:
 
     def turn(self) -> Turn:
         """The exchange of one player."""
+        if self._sharded is not None:
+            return ShardTurn(self._sharded, self.world, self._stopping, reference=self._reference, device=self._device)
         return Turn(self.world, self._stopping, reference=self._reference, device=self._device)
 
     def interrupt(self) -> AgreedInterrupt:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from instep.errors import DescriptionError
 from instep.optim.parts import slots_of
+from instep.shards import is_sharded, local, norm_of_all, summed, whole
 
 Limit = float | Mapping[str, float] | None
 _Kind = Literal["clip_norm", "clip_value"]
@@ -65,7 +66,8 @@ class Clipping:
     def _by_norm(self, flags: list[Tensor]) -> Tensor:
         norms = []
         for limit, parameters in self._bundles("clip_norm"):
-            norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            norm = norm_of_all(get_total_norm(local(gradients)), gradients)
             norms.append(norm)
             if limit < math.inf:  # torch's way of leaving them alone, times inf/norm, makes nan of an infinite norm
                 clip_grads_with_norm_(parameters, limit, norm)
@@ -112,7 +114,7 @@ def nonfinite_gradients(optimizer: Optimizer, model: nn.Module | None = None) ->
 
 
 def _nonfinite(gradient: Tensor) -> str:
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    values = gradient.coalesce().values() if gradient.is_sparse else whole(gradient)
     nans, finite, size = int(values.isnan().sum()), int(values.isfinite().sum()), values.numel()
     if finite == size:
         return ""
@@ -137,6 +139,9 @@ def _fits(entry: str, name: str) -> bool:
 
 def _is_above(gradients: list[Tensor], limit: float) -> Tensor:
     """Whether some number is above the limit, as an unread flag."""
+    if any(map(is_sharded, gradients)):
+        above = [(part.abs() > limit).any() for part in local(gradients)]
+        return summed(torch.stack(above).sum(), gradients) > 0
     if not all(gradient.is_cpu and gradient.numel() for gradient in gradients):
         return get_total_norm(gradients, math.inf) > limit
     # On the CPU the infinity norm takes twelve times as long as these two.

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
+from instep.shards import is_sharded
+
 FUSED = (Adam, AdamW, SGD, Adagrad)
 MEASURED = 200_000  # parameters that are copied for the measurement: a fraction of a millisecond a step
 ROUNDS = 7
@@ -21,6 +23,8 @@ def fused_advice(optimizer: Optimizer) -> str | None:
         return None
     if {p.device.type for p in parameters} != {"cpu"} or not all(p.is_floating_point() for p in parameters):
         return None  # on an accelerator torch's default is fast already, and timing it would wait for the device
+    if any(map(is_sharded, parameters)):
+        return None  # what a step of shares costs is not their arithmetic
     try:
         sample = _sample(parameters)
         plain, fused = _times(kind, optimizer.param_groups, sample)

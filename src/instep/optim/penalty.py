@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from instep.errors import DescriptionError
 from instep.optim.parts import slots_of
+from instep.shards import local, summed
 
 
 class Penalty:
@@ -69,16 +70,16 @@ class Penalty:
         ]
         if not self.active or not parameters:
             return torch.tensor(0.0)
-        gradients = [_gradient(p) for p in parameters]
+        gradients, weights = local(_gradient(p) for p in parameters), local(parameters)
         terms = []
         if self._l1:
-            for p, gradient in zip(parameters, gradients, strict=True):  # a third of the time and none of the memory of foreach
+            for p, gradient in zip(weights, gradients, strict=True):  # a third of the time and none of the memory of foreach
                 gradient.add_(p.sign(), alpha=self._l1)
-            terms.append(self._l1 * _summed([p.abs().sum(dtype=_wide(p)) for p in parameters]))
+            terms.append(self._l1 * _summed([p.abs().sum(dtype=_wide(p)) for p in weights]))
         if self._l2:
-            torch._foreach_add_(gradients, parameters, alpha=2 * self._l2)
-            terms.append(self._l2 * _summed([norm.square() for norm in torch._foreach_norm(parameters)]))
-        return sum(terms[1:], terms[0])
+            torch._foreach_add_(gradients, weights, alpha=2 * self._l2)
+            terms.append(self._l2 * _summed([norm.square() for norm in torch._foreach_norm(weights)]))
+        return summed(sum(terms[1:], terms[0]), parameters)
 
     def _is_meant(self, parameter: Tensor) -> bool:
         return parameter.ndim >= self._least_dimensions and parameter not in self._spared
