@@ -250,7 +250,7 @@ def rehearsed(rank: int, size: int, folder: Path) -> Seen:
 CASES: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards, shards_unwritable,
-        rehearsed,
+        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards,
+        shards_unwritable, rehearsed,
     )
 }  # fmt: skip
