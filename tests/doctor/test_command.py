@@ -39,6 +39,13 @@ def test_every_id_has_a_page_with_its_sections(id: str) -> None:
     assert heads == list(SECTIONS)
 
 
+def test_the_docs_have_a_place_for_every_link() -> None:
+    docs = Path(__file__).parent.parent.parent
+    for entry in CATALOGUE.values():
+        file, _, anchor = entry.link.partition("#")
+        assert f"\n#### {anchor}\n{entry.severity}: {entry.title}." in (docs / file).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-DOCS = "https://instep.readthedocs.io/doctor"
+DOCS = "docs/doctor.md"
 FAMILIES = ("gradients", "schedule", "modes", "losses", "data", "ownership", "precision", "distributed", "checkpoints")
 SECTIONS = ("What", "Why it matters", "Wrong", "Right", "When it is fine")
 

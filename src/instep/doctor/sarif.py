@@ -27,7 +27,7 @@ def _rule(id: str) -> dict[str, Any]:
     return {
         "id": id,
         "shortDescription": {"text": entry.title},
-        "helpUri": entry.link,
+        "help": {"text": entry.page or entry.title},
         "defaultConfiguration": {"level": LEVELS[entry.severity]},
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from instep.doctor.hub import Hub
@@ -283,7 +284,7 @@ class OptimizerWatch:
 
 def is_busy(hub: Hub) -> bool:
     """Whether hooks must keep still."""
-    return torch.compiler.is_compiling() or hub.busy or get_ident() != hub.thread
+    return is_compiling() or hub.busy or get_ident() != hub.thread
 
 
 def _tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:

@@ -1,5 +1,5 @@
 import contextlib
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -23,9 +23,7 @@ class Net(nn.Module):
         return self.head(self.body(x)).argmax(1)
 
 
-def worker(rank, world_size, path, accumulate=2):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, world_size), rank=rank, world_size=world_size)
+def fit(rank, world_size, accumulate=2):
     torch.manual_seed(1)
     x = torch.randn(400, 8)
     y = (x[:, 0] * x[:, 1] > 0).long()
@@ -50,8 +48,20 @@ def worker(rank, world_size, path, accumulate=2):
             accuracy = (model.module.predict(x[320:]) == y[320:]).float().mean()
         if rank == 0:
             print(epoch, accuracy.item())
+
+
+def worker(rank, world_size, port):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
+    fit(rank, world_size)
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(worker, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(worker, args=(2, free_port()), nprocs=2, start_method="fork")

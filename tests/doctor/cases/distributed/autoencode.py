@@ -24,9 +24,7 @@ class AutoEncoder(nn.Module):
         return F.mse_loss(self(x), x)
 
 
-def run(rank, size, init):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{init}", rank=rank, world_size=size)
+def fit(rank, size):
     torch.manual_seed(5)
     data = TensorDataset(torch.randn(320, 4) @ torch.randn(4, 12))
     sampler = DistributedSampler(data, num_replicas=size, rank=rank)
@@ -42,6 +40,12 @@ def run(rank, size, init):
             optimizer.step()
         if rank == 0:
             print(epoch, loss.item())
+
+
+def run(rank, size, init):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{init}", rank=rank, world_size=size)
+    fit(rank, size)
     dist.destroy_process_group()
 
 

@@ -1,5 +1,5 @@
 import copy
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -10,9 +10,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
-def main(rank, world_size, path):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, world_size), rank=rank, world_size=world_size)
+def fit(rank, world_size):
     torch.manual_seed(100 + rank)
     raw = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
     model = DDP(raw)
@@ -34,8 +32,20 @@ def main(rank, world_size, path):
         if rank == 0:
             with torch.no_grad():
                 print(epoch, F.mse_loss(ema(data), data.sum(1, keepdim=True)).item())
+
+
+def main(rank, world_size, port):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
+    fit(rank, world_size)
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(main, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(main, args=(2, free_port()), nprocs=2, start_method="fork")

@@ -1,4 +1,4 @@
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -12,9 +12,9 @@ def sync(module):
         dist.broadcast(tensor, src=0)
 
 
-def run(rank, size, path):
+def run(rank, size, port):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
     torch.manual_seed(10 + rank)
     model = nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 1))
     sync(model)
@@ -33,5 +33,11 @@ def run(rank, size, path):
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(run, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(run, args=(2, free_port()), nprocs=2, start_method="fork")

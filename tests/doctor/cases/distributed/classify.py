@@ -1,4 +1,4 @@
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -9,9 +9,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
-def train(rank, world_size, store):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(store, world_size), rank=rank, world_size=world_size)
+def fit(rank, world_size):
     torch.manual_seed(0)
     x = torch.randn(320, 10)
     y = x[:, :4].argmax(1)
@@ -31,9 +29,20 @@ def train(rank, world_size, store):
             optimizer.step()
         if rank == 0:
             print(f"epoch {epoch}: {loss.item():.4f}")
+
+
+def train(rank, world_size, port):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
+    fit(rank, world_size)
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    path = os.path.join(os.getcwd(), f"rendezvous-{os.getpid()}")
-    mp.start_processes(train, args=(2, path), nprocs=2, start_method="fork")
+    mp.start_processes(train, args=(2, free_port()), nprocs=2, start_method="fork")

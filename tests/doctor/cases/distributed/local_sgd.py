@@ -1,4 +1,4 @@
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -14,9 +14,9 @@ def average_weights(model):
     nn.utils.vector_to_parameters(flat / dist.get_world_size(), model.parameters())
 
 
-def client(rank, size, path):
+def client(rank, size, port):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
     torch.manual_seed(3)
     x = torch.randn(480, 6)
     y = x.sum(1, keepdim=True)
@@ -39,5 +39,11 @@ def client(rank, size, path):
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(client, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(client, args=(2, free_port()), nprocs=2, start_method="fork")

@@ -1,4 +1,4 @@
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -8,9 +8,9 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
-def demo(rank, world_size, path):
+def demo(rank, world_size, port):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, world_size), rank=rank, world_size=world_size)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=world_size)
     torch.manual_seed(42)
     x = torch.randn(480, 6)
     y = (x[:, 0] > x[:, 1]).long()
@@ -33,5 +33,11 @@ def demo(rank, world_size, path):
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(demo, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(demo, args=(2, free_port()), nprocs=2, start_method="fork")

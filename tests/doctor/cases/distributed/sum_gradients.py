@@ -1,4 +1,4 @@
-import os
+import socket
 
 import torch
 import torch.distributed as dist
@@ -14,9 +14,9 @@ def average_gradients(model):
         param.grad.data /= size
 
 
-def run(rank, size, path):
+def run(rank, size, port):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", store=dist.FileStore(path, size), rank=rank, world_size=size)
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
     torch.manual_seed(1234 + rank)
     model = nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
@@ -34,5 +34,11 @@ def run(rank, size, path):
     dist.destroy_process_group()
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 if __name__ == "__main__":
-    mp.start_processes(run, args=(2, os.path.abspath("init-file")), nprocs=2, start_method="fork")
+    mp.start_processes(run, args=(2, free_port()), nprocs=2, start_method="fork")
