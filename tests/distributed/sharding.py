@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from distributed.recorded import recorded
 from distributed.runs import SENTENCES, VECTORS, Branches, Build, trainer
 from distributed.slips import Seen, raised
-from instep import Loss, Trainer, freeze
+from instep import Loss, Trainer, freeze, param_groups
 from tiny import CLASSES, FEATURES, IGNORED
 
 
@@ -226,6 +226,19 @@ def not_finite_shards(rank: int, size: int, folder: Path) -> Seen:
     return {"said": raised(made.fit), "step": made.step, "again": recorded(ragged(1))["step"]}
 
 
+def not_finite_gradients(rank: int, size: int, folder: Path) -> Seen:
+    """The loss is finite, its gradient is not: the parameters are named on all, with groups made of the sharded model."""
+
+    def objective(model: nn.Module, batch: Any) -> Tensor:
+        return (model(batch[0]) * 0).square().sum().sqrt()
+
+    model = tower()
+    made = trainer(
+        model=model, objective=objective, clip_norm=1.0, shard=True, optimizer=lambda _: adamw(param_groups(model, no_decay=True))
+    )
+    return {"said": raised(made.fit), "groups": len(made.optimizer.param_groups)}
+
+
 def shards_unwritable(rank: int, size: int, folder: Path) -> Seen:
     """The folder is gone: all hear of it at once, and the group is still good."""
     made = ragged(2, folder=folder / "no shards", checkpoint_every=2)
@@ -250,7 +263,7 @@ def rehearsed(rank: int, size: int, folder: Path) -> Seen:
 CASES: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards, shards_unwritable,
-        rehearsed,
+        shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards,
+        not_finite_gradients, shards_unwritable, rehearsed,
     )
 }  # fmt: skip
