@@ -195,7 +195,7 @@ class Trainer:
 
         spread_notes: list[str] = []
         if shard:
-            refused = {"ema": ema, "compile": compile, "channels_last": channels_last}
+            refused = {"ema": ema, "compile": compile, "channels_last": channels_last, "sync_batchnorm": sync_batchnorm}
             require_shardable(shard, optimizer, model, refused | ({"precision": precision} if precision == "fp16" else {}))
             spread_notes = [f"shard={shard!r} has nothing to share with one process: the model stays whole"]
         if not shard or world is None:

@@ -113,11 +113,19 @@ def test_a_loss_that_is_not_finite_stops_all_shards(size: int, world: Worlds) ->
 
 
 @both
+def test_gradients_that_are_not_finite_are_named_on_all(size: int, world: Worlds) -> None:
+    for seen in world(size)["not_finite_gradients"]:
+        assert "NonFiniteGradient: step 0" in seen["said"]
+        assert "stem.weight (48 nan of 48), blocks.0.inner.weight (72 nan of 72)" in seen["said"]
+        assert seen["groups"] == 2
+
+
+@both
 def test_a_folder_that_is_gone_is_heard_of_by_all(size: int, world: Worlds) -> None:
     for seen in world(size)["shards_unwritable"]:
         assert "CheckpointError: checkpoint step-00000002 could not be written" in seen["said"]
         assert "checkpoints is gone; was it deleted" in seen["said"]
-        assert seen["again"] == 2
+        assert seen["again"] == 8
 
 
 @both
@@ -203,6 +211,7 @@ def test_a_shard_setting_is_no_change(tmp_path: Path) -> None:
         ({"ema": 0.9}, "cannot be used together with ema=0.9"),
         ({"compile": True}, "cannot be used together with compile=True"),
         ({"channels_last": True}, "cannot be used together with channels_last=True"),
+        ({"sync_batchnorm": True}, "cannot be used together with sync_batchnorm=True"),
         ({"precision": "fp16"}, "cannot be used together with precision='fp16'"),
         ({"optimizer": torch.optim.LBFGS}, "LBFGS evaluates the loss several times a step"),
         ({"shard": 3}, "shard=3 is not known; use True, a pattern"),

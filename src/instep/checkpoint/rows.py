@@ -70,14 +70,14 @@ def _tensor(part: str, name: str, pieces: list[Piece], held: Holding | None) -> 
     if not first.shape:
         return _read(first, 0, 1)
     pieces = sorted(pieces, key=lambda piece: (piece.first, piece.shape[0]))
-    shape = (max(piece.first + piece.shape[0] for piece in pieces), *first.shape[1:])
-    if any(piece.shape[1:] != shape[1:] or piece.dtype != first.dtype for piece in pieces):
+    if any(piece.shape[1:] != first.shape[1:] or piece.dtype != first.dtype for piece in pieces):
         raise CheckpointError(f"the files do not agree on tensor {name[:80]!r}")
     place = 0
     for piece in pieces:
         if piece.shape[0] and piece.first != place:
             raise CheckpointError(f"tensor {name[:80]!r} has row {piece.first:,} where row {place:,} should be")
         place += piece.shape[0]
+    shape = (place, *first.shape[1:])
     span = None if held is None else held.rows(part, name, shape)
     begin, end = (0, shape[0]) if span is None else span
     rows = [

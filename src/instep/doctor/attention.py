@@ -14,7 +14,7 @@ from instep.doctor.trace import Trace
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
 EVERY = 512  # steps from one burst to the next
-LONG_S = 0.02  # steps that take longer are all watched: what it costs does not show there
+LONG_S = 0.02  # of processor time: steps that take longer are all watched, what it costs does not show there
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
 SHARE = 0.1  # of the steps that may be watched because something rare woke it
 
@@ -37,7 +37,7 @@ class Attention:
         self._watched += 1
         self._calls = 0
         if self._begun_s is None:
-            self._begun_s = time.monotonic()
+            self._begun_s = time.process_time()
         if steps >= self._until and not self._long:
             self._rest(steps)
 
@@ -88,7 +88,7 @@ class Attention:
 
     def _rest(self, steps: int) -> None:
         if steps == FIRST and self._begun_s is not None:
-            self._long = (time.monotonic() - self._begun_s) / FIRST > LONG_S
+            self._long = (time.process_time() - self._begun_s) / FIRST > LONG_S
         if not self._long:
             self._hub.resting = True
             self._hub.alarm = (steps // EVERY + 1) * EVERY

@@ -56,6 +56,8 @@ class Engine:
 
     def judge(self) -> None:
         """Ask every rule."""
+        if self._hub.stood_down is not None:
+            return
         steps = self._judged_step = self._trace.steps
         while self._due <= steps:
             self._due = next(self._next)

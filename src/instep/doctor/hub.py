@@ -4,6 +4,8 @@ An event is a name; an observer hears it by a method of that name (`before_backw
 are told something, nothing that they do themselves is heard, and what they raise is caught and counted.
 """
 
+import os
+import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -36,6 +38,7 @@ class Hub:
         self.thread = get_ident()  # what other threads do is not watched
         self.failures: list[str] = []  # tracebacks of the doctor's own errors, the first few
         self.failed = 0
+        self.stood_down: str | None = None  # why the doctor looks no further
         self._listeners: dict[str, list[Handler]] = {}
         self._unread: deque[tuple[int, Any, Callable[[Any], None]]] = deque()
 
@@ -50,6 +53,12 @@ class Hub:
     def close(self) -> None:
         """Hear no more."""
         self.busy = self.quiet = True
+
+    def stand_down(self, why: str) -> None:
+        """Hear no more, and say nothing of what was heard so far: half a story tells lies."""
+        if self.stood_down is None and os.environ.get("RANK", "0") == "0":
+            print(f"instep doctor: {why}; it looks no further.", file=sys.stderr)
+        self.stood_down = why
 
     def ring(self) -> None:
         """Tell `on_alarm`, whose handlers say when it is due again by lowering `alarm`."""
@@ -74,7 +83,8 @@ class Hub:
                 except Exception:
                     self.note_failure()
         finally:
-            self.busy, self.quiet = False, self.resting
+            self.busy = self.stood_down is not None
+            self.quiet = self.busy or self.resting
 
     def say(self, event: str, *news: Any) -> None:
         """Pass news on from inside an observer that is being told something itself."""

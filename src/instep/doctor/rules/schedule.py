@@ -128,6 +128,13 @@ def _counts_batches(scheduled: Scheduled) -> Finding | None:
                 "scheduler.step()  # with every update, inside the loop over batches",
                 hint=of_loader and not (planned or one_cycle),
             )
+    if rate.idle >= 10 and any(rate.highest):
+        return _wrong_unit(
+            scheduled,
+            f"once in {each:.0f} updates, and its warm-up begins at 0: the first {rate.idle} updates changed nothing",
+            {"updates_at_0": rate.idle},
+            "scheduler.step()  # with every update, if the warm-up is counted in updates; otherwise (epoch + 1) / warmup",
+        )
     top, low = rate.highest[0] if rate.highest else 0.0, scheduler.first_lr
     rising = scheduler.steps >= 3 and rate.falls == 0 and rate.rises == rate.seen
     reached = low + (top - low) / scheduler.steps * steps  # where it would be, stepped with every update

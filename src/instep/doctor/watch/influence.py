@@ -1,7 +1,7 @@
 """Influence: whether samples of a batch reach each other, and whether later positions reach earlier ones.
 
 Known by trying: one training call is rehearsed with one sample, or the last position, replaced by another. Only where it is known
-which axis is the batch (a shuffled loader, or rows that came twice with other neighbours), and only once for each model.
+which axis is the batch (a shuffled loader, or rows that came together twice in either order), and only once for each model.
 """
 
 import weakref
@@ -16,12 +16,12 @@ from instep.doctor.patches import Called
 from instep.doctor.rehearsal import Rehearsal, is_safe
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import tensors
+from instep.doctor.watch.loaders import Loader, tensors
 from instep.doctor.watch.losses import LossKind
-from instep.doctor.watch.rows import Rows
+from instep.doctor.watch.rows import LATEST, Rows
 
 REACH = 1e-4  # of the spread of the output: more than rounding
-TRIES = 40  # training calls of a root in which its axes must become known
+TRIES = 40  # training calls of a root in which its axes must become known; later only if rows come again
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
@@ -120,9 +120,12 @@ class InfluenceWatch:
             return
         number = call.root.number
         state = self._states.setdefault(number, _State())
-        if (state.done and state.done_time) or state.calls >= TRIES:
+        if (state.done and state.done_time) or state.calls >= LATEST:
             return
         state.calls += 1
+        if state.calls > TRIES and (state.done or self._rows.mixed.get(number, 0) < 3):
+            state.layers.clear()
+            return
         found = tensors((call.args, call.kwargs))
         self._inputs = (number, [weakref.ref(tensor) for tensor in found])
         if state.calls > 1 and found:
@@ -158,16 +161,21 @@ class InfluenceWatch:
         size = len(found[0])
         if size < 3 or any(len(tensor) != size or size in tensor.shape[1:] for tensor in found):
             return None  # an axis as long as the batch, or an adjacency: who knows
-        loader = call.batch.loader if call.batch is not None else None
-        if (
-            loader is not None
-            and call.batch is not None
-            and call.batch.size == size
-            and not loader.sequential
-            and not loader.iterable
-        ):
-            return size if found[0].dim() > 1 and loader.trained else None
-        return size if found[0].dim() > 1 and self._rows.mixed.get(call.root.number, 0) >= 3 else None
+        if found[0].dim() < 2:
+            return None
+        if call.batch is not None and call.batch.size == size and _gives_batches(call.batch.loader, size):
+            return size
+        return size if self._rows.mixed.get(call.root.number, 0) >= 3 else None
+
+
+def _gives_batches(loader: Loader, size: int) -> bool:
+    """Whether it is samples that stand along the first axis of what a loader gives: as many as it was asked for, and shuffled.
+
+    What puts time first gives tensors as long as the longest sample.
+    """
+    if loader.sequential or loader.iterable or not loader.trained or loader.batch_size != size:
+        return False
+    return max(loader.sizes) == size and loader.sizes[size] >= 0.5 * sum(loader.sizes.values())
 
 
 def shifted(source: Tensor, target: Tensor) -> int | None:

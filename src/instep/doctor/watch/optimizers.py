@@ -129,6 +129,10 @@ class OptimizerWatch:
             weakref.finalize(optimizer, self._forget, id(optimizer), record).atexit = False
             if len(self._part.all) < LIMIT:
                 self._part.all.append(record)
+            if any(hasattr(tensor, "placements") for tensor in _tensors(optimizer)):
+                # Looking at the values of a sharded tensor is a collective, for which other processes would have to wait.
+                self._hub.stand_down("the parameters are sharded over processes (DTensor), which the doctor cannot look at yet")
+                return record
             self._hub.say("on_optimizer", record, optimizer)
         return record
 

@@ -3,6 +3,7 @@
 import inspect
 import linecache
 import re
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Rate:
     fading: list[bool] = field(default_factory=lambda: [False, False])  # whether it is so low now
     highest: list[float] = field(default_factory=list)  # of each group
     last_done: int = 0  # optimizer steps when it stepped last
+    idle: int = 0  # optimizer steps before its first, if all rates were 0 from the beginning
     metric_text: str = ""  # what ReduceLROnPlateau was given, as it is written
     metrics: deque[tuple[float, float | None, float | None]] = field(
         default_factory=lambda: deque(maxlen=256)
@@ -75,6 +77,7 @@ class RateWatch:
         self._before: tuple[float, ...] = ()
         self._plateau = False
         self._graded: list[float] = []
+        self._silent: weakref.WeakSet[Any] = weakref.WeakSet()  # schedulers that have set all rates to 0
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: Optimizer) -> None:
         if len(self._part.written) < LIMIT:
@@ -92,9 +95,15 @@ class RateWatch:
     def after_scheduler_init(self, called: Called) -> None:
         kind, optimizer = type(called.args[0]).__name__, unwrapped(called.argument(1, "optimizer"))
         self._plateau = self._plateau or kind == "ReduceLROnPlateau"
+        if any(self._before) and not any(_rates(optimizer, "lr")):
+            self._silent.add(called.args[0])
         if kind == "OneCycleLR" and len(self._part.cycles) < LIMIT:
             written = self._part.written.get(self._numbers.get(id(optimizer), -1), True)
             self._part.cycles.append(Cycle(called.site, self._before, _rates(optimizer, "max_lr"), written))
+
+    def before_schedule(self, called: Called) -> None:
+        if called.args[0] in self._silent and any(_rates(unwrapped(called.args[0].optimizer), "lr")):
+            self._silent.discard(called.args[0])  # somebody else has raised them
 
     def on_schedule(self, record: SchedulerRecord, scheduler: Any) -> None:
         if record.optimizer is None or len(self._part.all) > LIMIT:
@@ -103,6 +112,9 @@ class RateWatch:
         if rate is None:
             rate = self._part.all[record.number] = Rate(record.number)
         owner = self._optimizers.all[record.optimizer]
+        if scheduler in self._silent:
+            self._silent.discard(scheduler)
+            rate.idle = record.optimizer_steps
         if record.early and record.steps == 1:
             rate.early_backwards = self._trace.backwards
             rate.early_position = int(getattr(scheduler, "last_epoch", 1))

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
 
 from instep.doctor.hub import Hub
+from instep.doctor.identities import Identities
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
@@ -25,7 +26,8 @@ from instep.doctor.watch.losses import LossKind
 ROWS = 20_000  # rows of one loader that are remembered
 COLUMNS = 64
 FIRST_BATCHES = 32  # passes of which the first batch is compared
-CALLS = 32  # training calls whose rows are looked at
+CALLS = 32  # training calls whose rows are looked at, one after the other
+SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
 TARGETS = 96  # losses whose targets are looked at
 
 
@@ -66,11 +68,44 @@ class Rows:
     same_site: str | None = None
     seeds: int = 0  # calls of torch.manual_seed
     seeds_in_training: int = 0  # of those after the first step, with the value of the one before
-    mixed: dict[int, int] = field(
-        default_factory=dict
-    )  # root -> rows that came twice with different neighbours: samples, not steps of a sequence
+    # root -> pairs of rows that came together twice, in either order: samples, not steps of a sequence
+    mixed: dict[int, int] = field(default_factory=dict)
     seed_at_start: int = 0
     seeded: bool = False
+
+
+class Order:
+    """Where the rows of one root stood when they came last, which tells samples that are shuffled from steps of a sequence.
+
+    Of a sequence, two steps that come together again come in the same order; not so words, which are there more than once, or
+    sequences of other lengths.
+    """
+
+    __slots__ = ("calls", "distinct", "places", "reversed", "sizes")
+
+    def __init__(self) -> None:
+        self.places: dict[float, tuple[int, int]] = {}  # row -> (call, position)
+        self.sizes: Counter[int] = Counter()
+        self.calls = self.reversed = 0
+        self.distinct = True
+
+    def add(self, keys: list[float], rich: bool) -> int:
+        """Note the rows of a call; gives how many pairs have been seen in either order, 0 where that proves nothing."""
+        self.calls += 1
+        self.sizes[len(keys)] += 1
+        self.distinct = self.distinct and len(set(keys)) == len(keys)
+        if not self.distinct:
+            return 0
+        before: dict[int, list[int]] = {}  # earlier call -> the positions there of rows that are here, in the order of here
+        for position, key in enumerate(keys):
+            known = self.places.get(key)
+            if known is not None:
+                before.setdefault(known[0], []).append(known[1])
+            if known is not None or len(self.places) < ROWS:
+                self.places[key] = (self.calls, position)
+        self.reversed += sum(a > b for positions in before.values() for a, b in pairwise(positions))
+        steady = self.sizes.most_common(1)[0][1] >= 0.8 * self.calls
+        return self.reversed if steady and (rich or len(self.places) >= 64) else 0
 
 
 class RowWatch:
@@ -81,10 +116,11 @@ class RowWatch:
         self._part, self._loaders, self._backwards = trace.part(Rows), trace.part(Loaders), trace.part(Backwards)
         self._last: list[float] = []
         self._last_input: weakref.ref[Tensor] | None = None
-        self._after: dict[int, dict[float, float]] = {}
+        self._orders: dict[int, Order] = {}
         self._calls = 0
         self._seed: Any = None
         self._current: dict[int, Pass] = {}
+        self._identities = Identities()
 
     def install(self, _: list[object]) -> None:
         self._part.seed_at_start = torch.initial_seed()
@@ -109,9 +145,9 @@ class RowWatch:
                 return
             facts = self._part.loaders[number] = LoaderRows(number)
             base = _base(dataloader.dataset)
-            facts.base, facts.indices = id(base), indices(dataloader)
+            facts.base, facts.indices = self._identities.number(base, dataloader), indices(dataloader)
             transform = getattr(base, "transform", None) or getattr(base, "transforms", None)
-            facts.transform = id(transform) if transform is not None else 0
+            facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
         trained = self._backwards.current.loader if self._backwards.current is not None else None
         if trained is not None:
             facts.follows.add(trained)
@@ -161,33 +197,29 @@ class RowWatch:
     # -- what models and losses get
 
     def after_call(self, call: Call) -> None:
-        if not call.grad or not call.training or not call.root.parameters or self._calls >= CALLS:
+        if not call.grad or not call.training or not call.root.parameters or self._calls >= LATEST:
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
             return
         self._calls += 1
+        if self._calls > CALLS and self._calls % SPARSE:
+            return
         keys = row_keys(input)
         if not keys:
             return
+        if self._calls <= CALLS:
+            self._note_same(call, input, keys)
+        number = call.root.number
+        order = self._orders.setdefault(number, Order())
+        self._part.mixed[number] = order.add(keys, _is_rich(input)) if input[0].numel() >= 4 else 0
+
+    def _note_same(self, call: Call, input: Tensor, keys: list[float]) -> None:
         part = self._part
         fresh = self._last_input is None or self._last_input() is not input
         part.same_inputs = part.same_inputs + 1 if keys == self._last and fresh else 0
         part.same_site = call.site
         self._last, self._last_input = keys, weakref.ref(input)
-        self._note_neighbours(call.root.number, keys)
-
-    def _note_neighbours(self, root: int, keys: list[float]) -> None:
-        """A row that comes again with another row after it is a sample of its own, not a step of a sequence."""
-        after = self._after.setdefault(root, {})
-        conflicts = 0
-        for row, following in pairwise(keys):
-            known = after.get(row)
-            conflicts += known is not None and known != following
-            if len(after) < ROWS:
-                after[row] = following
-        if conflicts:
-            self._part.mixed[root] = self._part.mixed.get(root, 0) + conflicts
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         part = self._part
