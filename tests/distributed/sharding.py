@@ -267,10 +267,6 @@ CASES: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
         shards_saved, whole_gone_on_with, shards_gone_on_with, changed, predicted, not_sharded, not_finite_shards,
-<<<<<<< HEAD
-        shards_unwritable, rehearsed,
-=======
         not_finite_gradients, rehearsed, shards_unwritable,
->>>>>>> shard
     )
 }  # fmt: skip
