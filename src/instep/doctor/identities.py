@@ -1,4 +1,4 @@
-"""Identities: numbers for objects. Python gives the `id` of a dead object to the next one, so an `id` alone says nothing later."""
+"""Identities: numbers for objects. Python gives the `id` of a dead object to the next one, so an `id` alone says nothing."""
 
 import weakref
 from typing import Any
