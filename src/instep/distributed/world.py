@@ -192,8 +192,10 @@ def _opened(rank: int, size: int, timeout_s: float) -> World:
         if not _stores:
             _stores.append(next(rendezvous("env://", rank, size, timeout=timeout))[0])
         _times_opened += 1
-        # A prefix of its own: what a group that was closed left in the store would lead this one astray.
-        store = PrefixStore(f"instep/{_times_opened}", _stores[0])
+        # A prefix of its own. torchrun's store outlives a restart, and the addresses that dead processes left in it would lead
+        # this group astray.
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"instep/{start}/{size}/{_times_opened}", _stores[0])
         store.set_timeout(timeout)
         dist.init_process_group(_backend(), store=store, rank=rank, world_size=size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
