@@ -32,7 +32,7 @@ usage: instep COMMAND [options…]
 
   instep train            trains on handwritten digits that come with Instep
   instep train my.py      trains what build() in my.py describes
-  instep doctor my.py     runs any PyTorch training and says what is wrong with it
+  instep doctor my.py     runs any PyTorch training and names its mistakes
   instep COMMAND --help   what a command takes
   instep --version        which Instep this is"""
 
