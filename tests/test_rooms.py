@@ -16,7 +16,7 @@ ROOMS = """
     previewing recipes cli
 """.split()  # noqa: SIM905
 # The front door looks at everything, and is said apart.
-OUTSIDE = {"__init__"}
+OUTSIDE = {"__init__", "__main__"}
 # The doctor looks at strangers' scripts, and knows next to nothing of ours.
 DOCTOR = {"doctor", "errors", "records", "report"}
 

@@ -180,6 +180,14 @@ def test_a_non_finite_loss_can_be_skipped(scale: Scale) -> None:
     assert cycle.run([torch.tensor([1.0])], lambda x: scale(x).mean()).stepped
 
 
+def test_weights_that_are_spoilt_are_not_skipped_over(scale: Scale) -> None:
+    cycle = UpdateCycle(torch.optim.SGD(scale.parameters(), lr=1.0), on_nonfinite="skip")
+    with torch.no_grad():
+        scale.w.fill_(math.nan)
+    with pytest.raises(NonFiniteLoss, match=r"the weights themselves are not finite(.|\n)*clip_norm=math\.inf"):
+        cycle.run([torch.tensor([1.0])], lambda x: scale(x).mean())
+
+
 def test_a_skipped_update_leaves_no_trace_in_batch_norm() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
     cycle = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1), model=model, on_nonfinite="skip")

@@ -221,7 +221,18 @@ class UpdateCycle:
             if not is_out_of_memory(error):
                 raise
             raise _step_too_large(self.optimizer, error) from error
+        if not done.stepped:
+            self._require_finite_weights()
         return done
+
+    def _require_finite_weights(self) -> None:
+        """Skipping helps against a bad batch; weights that a step has spoilt would let every further update be skipped."""
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        if not all(torch.isfinite(parameter).all().item() for parameter in parameters):
+            raise NonFiniteLoss(
+                "the weights themselves are not finite, so every further update would be skipped: a step before this one had "
+                "gradients that were not. Go back to a checkpoint; clip_norm=math.inf measures the gradients before each step."
+            )
 
     def _evaluated(self, sums: Sums) -> Done:
         """The gradients made ready for a step, or cleared where there is to be none."""

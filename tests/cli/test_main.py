@@ -54,3 +54,8 @@ def test_help_and_slips_import_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "(0, 2) [] True"
+
+
+def test_python_m_is_the_command() -> None:
+    said = subprocess.run([sys.executable, "-m", "instep", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"instep {__version__}\n"
