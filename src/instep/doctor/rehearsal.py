@@ -11,6 +11,7 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ REACHING = frozenset({
     "Popen",
     "urlopen", "sleep", "checkpoint_sequential", "log_metrics", "log_dict",
 })  # fmt: skip
+WRITING = frozenset({"append", "extend", "update", "add", "insert", "push", "pop", "next", "record", "setdefault", "remove"})
 OWN = ("_parameters", "_buffers", "_modules")
 
 
@@ -55,12 +57,24 @@ def _is_safe_part(part: nn.Module) -> bool:
     return not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
 
 
+def is_closed(module: nn.Module) -> bool:
+    """Whether no part's forward seems to write to anything: asked where the rehearsal is in this very process."""
+    return all(
+        type(part).__module__.startswith("torch.nn.") or not _writes(type(part).forward.__code__) for part in module.modules()
+    )
+
+
+def _writes(code: CodeType) -> bool:
+    stores = any(step.opname.startswith(("STORE_ATTR", "STORE_SUBSCR")) for step in dis.get_instructions(code))
+    return stores or any(name in WRITING or (name.endswith("_") and not name.endswith("__")) for name in code.co_names)
+
+
 class Rehearsal:
     """`with Rehearsal(module) as play: play(args, kwargs)`; each play starts from the same random numbers."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._state = {name: tensor.detach() for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+        self._state = dict(_places(module))
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Rehearsal":
@@ -74,12 +88,22 @@ class Rehearsal:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _restore(self._generators)
-        copies = {name: tensor.clone() for name, tensor in self._state.items()}
-        return functional_call(self._module, copies, args, kwargs)
+        clones = {id(tensor): tensor.detach().clone() for tensor in self._state.values()}
+        copies = {name: clones[id(tensor)] for name, tensor in self._state.items()}
+        # Not with torch's own search for ties: it swaps the tensors of a part with two names twice, and puts the copies back.
+        return functional_call(self._module, copies, args, kwargs, tie_weights=False)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         _restore(self._generators)
+
+
+def _places(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every place of a parameter or buffer, once: a part with several names has one, a tied weight one in each of its parts."""
+    for prefix, part in module.named_modules():
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None:
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 @contextlib.contextmanager

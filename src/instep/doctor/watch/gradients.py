@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
@@ -143,7 +144,8 @@ class GradientWatch:
 
     def on_root_seen(self, module: nn.Module, _: Any) -> None:
         for name, tensor in module.named_parameters():
-            self.know(tensor, name).name = name
+            if not is_lazy(tensor):  # has no shape yet: known when its module has been called
+                self.know(tensor, name).name = name
 
     def know(self, tensor: Tensor, name: str = "") -> Parameter:
         """The record of a parameter, made and hooked where it is new."""

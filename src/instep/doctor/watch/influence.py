@@ -6,14 +6,16 @@ which axis is the batch (a shuffled loader, or rows that came together twice in 
 
 import weakref
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.apart import apart, can_part
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
-from instep.doctor.rehearsal import Rehearsal, is_safe
+from instep.doctor.rehearsal import Rehearsal, is_closed, is_safe
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loader, tensors
@@ -137,22 +139,16 @@ class InfluenceWatch:
         if batch is None and shift is None:
             state.layers.clear()
             return
-        if not is_safe(call.module):
+        if not is_safe(call.module) or not (can_part() or is_closed(call.module)):
             state.done = state.done_time = True
             return
         fact = self._part.roots.setdefault(call.root.number, Influence(call.root.number, call.site, call.step))
         state.done = state.done or batch is not None
         state.done_time = state.done_time or shift is not None
-        with Rehearsal(call.module) as play:
-            try:
-                plain, again = play(call.args, call.kwargs), play(call.args, call.kwargs)
-                if batch is not None:
-                    _try_batch(fact, play, call, plain, again, batch)
-                    fact.layer = _layer(state.layers, batch) if fact.reached else None
-                if shift is not None:
-                    _try_time(fact, play, call, plain, again, found, *shift)
-            except Exception:
-                return  # the model does not take such an input: lengths that must be sorted, checks of its own
+        work = partial(_try, fact, call, state.layers, batch, shift, found)
+        learned = apart(work) if can_part() else work()
+        if learned is not None:
+            self._part.roots[call.root.number] = learned
 
     def _batch_size(self, call: Call, found: list[Tensor]) -> int | None:
         """How many samples stand along the first axis of every input, where that is certain."""
@@ -230,6 +226,24 @@ def _pick(output: Any, accept: Any) -> Tensor | None:
     return next((tensor for tensor in tensors(output) if tensor.is_floating_point() and accept(tensor)), None)
 
 
+def _try(
+    fact: Influence, call: Call, layers: list[tuple[str, bool, tuple[int, ...]]], batch: int | None,
+    shift: tuple[int, int] | None, found: list[Tensor]
+) -> Influence:  # fmt: skip
+    with Rehearsal(call.module) as play:
+        try:
+            # Clones: a forward may write into its input.
+            plain, again = play(*_replaced(call, torch.clone)), play(*_replaced(call, torch.clone))
+            if batch is not None:
+                _try_batch(fact, play, call, plain, again, batch)
+                fact.layer = _layer(layers, batch) if fact.reached else None
+            if shift is not None:
+                _try_time(fact, play, call, plain, again, found, *shift)
+        except Exception:
+            pass  # the model does not take such an input: lengths that must be sorted, checks of its own
+    return fact
+
+
 def _try_batch(fact: Influence, play: Rehearsal, call: Call, plain: Any, again: Any, batch: int) -> None:
     def accept(tensor: Tensor) -> bool:
         return tensor.dim() > 0 and len(tensor) == batch and batch not in tensor.shape[1:]
@@ -266,9 +280,9 @@ def _try_time(
         return whole or (tensor.dim() == 2 and len(tensor) == length * other)
 
     def swap(tensor: Tensor) -> Tensor:
-        if tensor is not source:
-            return tensor
         changed = tensor.clone()
+        if tensor is not source:
+            return changed
         changed.select(axis, length - 1).copy_(tensor.select(axis, length - 1).roll(1, 0))
         return changed
 

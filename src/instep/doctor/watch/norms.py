@@ -110,7 +110,7 @@ class NormWatch:
             if args and isinstance(args[0], Tensor) and args[0].shape[0] == 1:
                 norm.ones += 1
                 norm.ones_site = call.site
-        weight = module.weight
+        weight = module._parameters.get("weight")  # not one that is computed when asked for
         if weight is None or not module.track_running_stats or module.momentum == 0.0:
             return
         if weight.requires_grad or module.bias.requires_grad:

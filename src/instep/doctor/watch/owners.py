@@ -22,6 +22,7 @@ WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody r
 NODES = 20_000
 IDLE = 8  # backwards without a gradient, while others get theirs
 ROOTS = 64
+NOBODY = -1  # the root of a parameter that no module has
 
 
 @dataclass(slots=True)
@@ -130,6 +131,10 @@ class OwnerWatch:
                 self._bare[id(leaf)] = (weakref.ref(leaf), *place, root.number, sample(leaf))
                 self._sightings[id(leaf)] = 1
                 return
+        if isinstance(leaf, nn.Parameter):
+            place = ("", f"an nn.Parameter of shape {tuple(leaf.shape)}")
+            self._bare[id(leaf)] = (weakref.ref(leaf), *place, NOBODY, sample(leaf))
+            self._sightings[id(leaf)] = 1
 
     # -- before the trace is judged
 
@@ -206,8 +211,12 @@ class OwnerWatch:
             tensor = reference()
             if tensor is None or key in self._parameters or self._sightings[key] < 2:
                 continue
-            moved = sample(tensor) != values
-            yield key, Orphan(name, owner_name, number, False, self._trace.backwards, moved, True, tuple(tensor.shape), True)
+            moved, alone = sample(tensor) != values, number == NOBODY
+            if alone and tensor.grad is None:
+                continue
+            orphan = Orphan(name, owner_name, number, alone, self._trace.backwards, moved, True, tuple(tensor.shape), True)
+            orphan.frozen_mode = alone  # perhaps a constant: nobody says that it belongs to what is trained
+            yield key, orphan
 
     def _is_optimized(self, key: int) -> bool:
         parameter = self._parameters.get(key)

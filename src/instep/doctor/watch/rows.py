@@ -77,35 +77,40 @@ class Rows:
 class Order:
     """Where the rows of one root stood when they came last, which tells samples that are shuffled from steps of a sequence.
 
-    Of a sequence, two steps that come together again come in the same order; not so words, which are there more than once, or
-    sequences of other lengths.
+    Of a sequence, two steps that come together again come in the same order. Padding, one-hot letters and the like tell nothing;
+    nor do sequences of any length, and vectors that are there more than once, as words are.
     """
 
-    __slots__ = ("calls", "distinct", "places", "reversed", "sizes")
+    __slots__ = ("calls", "places", "reversed", "sizes", "words")
 
     def __init__(self) -> None:
         self.places: dict[float, tuple[int, int]] = {}  # row -> (call, position)
         self.sizes: Counter[int] = Counter()
         self.calls = self.reversed = 0
-        self.distinct = True
+        self.words = False
 
-    def add(self, keys: list[float], rich: bool) -> int:
+    def add(self, input: Tensor, keys: list[float]) -> int:
         """Note the rows of a call; gives how many pairs have been seen in either order, 0 where that proves nothing."""
         self.calls += 1
         self.sizes[len(keys)] += 1
-        self.distinct = self.distinct and len(set(keys)) == len(keys)
-        if not self.distinct:
-            return 0
+        vectors = input.is_floating_point() and (input.dim() == 2 or (input.dim() == 3 and input.shape[1] == 1))
+        self.words = self.words or (vectors and len(set(keys)) < len(keys))
         before: dict[int, list[int]] = {}  # earlier call -> the positions there of rows that are here, in the order of here
-        for position, key in enumerate(keys):
+        for position, (key, told) in enumerate(zip(keys, _telling(input), strict=True)):
             known = self.places.get(key)
-            if known is not None:
+            if told and known is not None and known[0] < self.calls:
                 before.setdefault(known[0], []).append(known[1])
-            if known is not None or len(self.places) < ROWS:
+            if told and (known is not None or len(self.places) < ROWS):
                 self.places[key] = (self.calls, position)
         self.reversed += sum(a > b for positions in before.values() for a, b in pairwise(positions))
         steady = self.sizes.most_common(1)[0][1] >= 0.8 * self.calls
-        return self.reversed if steady and (rich or len(self.places) >= 64) else 0
+        return self.reversed if steady and not self.words else 0
+
+
+def _telling(input: Tensor) -> list[bool]:
+    """For each row: whether it holds at least five different numbers."""
+    told: list[bool] = (_columns(input).sort(1).values.diff(dim=1) != 0).sum(1).ge(4).tolist()
+    return told
 
 
 class RowWatch:
@@ -212,7 +217,7 @@ class RowWatch:
             self._note_same(call, input, keys)
         number = call.root.number
         order = self._orders.setdefault(number, Order())
-        self._part.mixed[number] = order.add(keys, _is_rich(input)) if input[0].numel() >= 4 else 0
+        self._part.mixed[number] = order.add(input, keys)
 
     def _note_same(self, call: Call, input: Tensor, keys: list[float]) -> None:
         part = self._part
@@ -251,9 +256,7 @@ def row_keys(tensor: Tensor) -> list[float]:
     """A number for each row, equal for equal rows; none where looking would make the program wait."""
     if tensor.device.type != "cpu" or not tensor.dim() or not tensor.numel() or len(tensor) > 4096 or tensor.is_complex():
         return []
-    rows = tensor.detach().reshape(len(tensor), -1)
-    if rows.shape[1] > COLUMNS:
-        rows = rows[:, :: rows.shape[1] // COLUMNS]
+    rows = _columns(tensor)
     columns = rows.shape[1]
     weights = _WEIGHTS.get(columns)
     if weights is None:
@@ -262,6 +265,12 @@ def row_keys(tensor: Tensor) -> list[float]:
         (rows.to(torch.float64) * weights).sum(1).to(torch.float32).tolist()
     )  # rounded: sums may differ in the last bit
     return keys
+
+
+def _columns(tensor: Tensor) -> Tensor:
+    """A few numbers of each row, spread over it."""
+    rows = tensor.detach().reshape(len(tensor), -1)
+    return rows[:, :: rows.shape[1] // COLUMNS] if rows.shape[1] > COLUMNS else rows
 
 
 def _is_rich(tensor: Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
@@ -120,20 +121,19 @@ class StructureWatch:
             part.shared += _repeated(module, root.number)
         self._find_twins(module, root)
         self._find_teacher(module, root)
-        self._embeddings |= {id(each.weight) for each in module.modules() if isinstance(each, nn.Embedding)}
+        self._embeddings |= {id(each) for _, each in _weights(module, nn.Embedding)}
 
     # -- weights that begin equal
 
     def _find_twins(self, module: nn.Module, root: Root) -> None:
-        embeddings = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Embedding)]
-        linears = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
+        embeddings, linears = _weights(module, nn.Embedding), _weights(module, nn.Linear)
         for first, embedding in embeddings[:8]:
             for second, linear in linears[:64]:
-                self._compare(root, f"{first}.weight", embedding.weight, f"{second}.weight", linear.weight, False)
+                self._compare(root, first, embedding, second, linear, False)
         for index, (first, one) in enumerate(linears[:64]):
             for second, other in linears[index + 1 : 64]:
-                if one.in_features != one.out_features:
-                    self._compare(root, f"{first}.weight", one.weight, f"{second}.weight", other.weight, True)
+                if one.dim() == 2 and one.shape[0] != one.shape[1]:
+                    self._compare(root, first, one, second, other, True)
 
     def _compare(self, root: Root, first: str, one: Tensor, second: str, other: Tensor, transposed: bool) -> None:
         if one is other or one.device.type != "cpu" or other.device.type != "cpu" or one.data_ptr() == other.data_ptr():
@@ -344,6 +344,13 @@ def _has_own_flag(module: nn.Module) -> bool:
 
 
 _NOTHING = (lambda: None).__code__
+
+
+def _weights(module: nn.Module, kind: type[nn.Module]) -> list[tuple[str, Tensor]]:
+    """Names and weights of the parts of a kind. Not those that are computed when asked for: asking counts as a use there
+    (spectral norm)."""
+    parts = ((name, part._parameters.get("weight")) for name, part in module.named_modules() if isinstance(part, kind))
+    return [(f"{name}.weight", weight) for name, weight in parts if weight is not None and not is_lazy(weight)]
 
 
 def _repeated(module: nn.Module, root: int) -> Iterator[Shared]:

@@ -1,0 +1,74 @@
+"""Apart: work in a copy of this process, so that nothing it does can be seen here.
+
+A forward may write to anything: its input, a list of the script's, a generator of random numbers that nobody else knows of.
+"""
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+import torch
+
+LONGEST_S = 30.0
+T = TypeVar("T")
+
+
+def can_part() -> bool:
+    """Whether a copy of this process can work: not where an accelerator is in use, which a copy cannot share."""
+    return sys.platform == "linux" and not torch.cuda.is_initialized() and not torch.xpu.is_initialized()
+
+
+def apart(work: Callable[[], T]) -> T | None:
+    """What `work` gives, done in a copy of this process; None where that failed or took too long."""
+    reading, writing = os.pipe()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads, which a copy has none of
+            pid = os.fork()
+    except OSError:  # no memory for another process
+        os.close(reading)
+        os.close(writing)
+        return None
+    if pid == 0:
+        _answer(work, writing)
+    os.close(writing)
+    try:
+        said = _read(reading)
+        answer: T | None = pickle.loads(said) if said else None
+        return answer
+    finally:
+        os.close(reading)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.waitpid(pid, 0)
+
+
+def _answer(work: Callable[[], T], writing: int) -> NoReturn:
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        torch.set_num_threads(1)  # the others have stayed behind
+        with os.fdopen(writing, "wb") as out:
+            out.write(pickle.dumps(work()))
+    finally:
+        os._exit(0)
+
+
+def _read(reading: int) -> bytes:
+    said = b""
+    while select.select([reading], [], [], LONGEST_S)[0]:
+        part = os.read(reading, 1 << 16)
+        if not part:
+            return said
+        said += part
+    return b""
