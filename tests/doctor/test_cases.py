@@ -10,13 +10,8 @@ from doctor.casebook import CASES, Case, cases, complaints, examine
 @pytest.fixture(scope="session")
 def answers(request: pytest.FixtureRequest) -> dict[Any, dict[str, Any]]:
     """Those of the selected cases, from one zygote."""
-    chosen = [parameters["case"] for item in request.session.items if "case" in (parameters := _parameters(item))]
-    return dict(examine([case.script for case in chosen]))
-
-
-def _parameters(item: Any) -> dict[str, Any]:
-    found: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    return found
+    parameters = [getattr(getattr(item, "callspec", None), "params", {}).get("case") for item in request.session.items]
+    return dict(examine([case.script for case in parameters if isinstance(case, Case)]))  # other tests have cases of their own
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)

@@ -243,3 +243,12 @@ def test_the_doctor_stands_down_before_sharded_parameters(capsys: pytest.Capture
     assert visit.findings == []
     assert visit.hub.failed == 0
     assert "the parameters are sharded over processes (DTensor)" in capsys.readouterr().err
+
+
+def test_no_hook_is_left_behind() -> None:
+    with instep.watch(aloud=False):
+        model, optimizer = small()
+        step(model, optimizer)
+    module = torch.nn.modules.module
+    left = {name: len(value) for name, value in vars(module).items() if name.startswith("_global") and isinstance(value, dict)}
+    assert not any(left.values()), left

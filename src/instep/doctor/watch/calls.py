@@ -24,6 +24,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
 
 LIMIT = 512
+_WITH_KWARGS: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
 
 
 class Root:
@@ -157,6 +158,7 @@ class CallWatch:
         self._call = None
         for handle in self._handles:
             handle.remove()
+            _WITH_KWARGS.pop(handle.id, None)  # which torch leaves there, and then takes for a hook when it compiles
         self._handles.clear()
 
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
