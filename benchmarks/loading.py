@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from instep.data.loader import Loader
-from instep.data.source import as_source
+from instep.data.loading.loader import Loader
+from instep.data.sources.recognize import as_source
 
 BATCH, FEATURES = 64, 784
 CPU = torch.device("cpu")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
-from instep.data.loader import Batch, Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.data.position import Source
-from instep.data.stream import Stream
+from instep.data.sources.stream import Stream
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from instep import OneCycle
-from instep.data.source import as_source
+from instep.data.sources.recognize import as_source
 from instep.description import fingerprint, told
 
 

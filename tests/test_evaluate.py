@@ -4,8 +4,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import keys
-from instep.data.loader import Loader
-from instep.data.source import as_source
+from instep.data.loading.loader import Loader
+from instep.data.sources.recognize import as_source
 from instep.errors import ObjectiveError
 from instep.evaluate import evaluate, evaluating, predict
 from instep.metrics import as_metrics

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from instep.device import readable
+from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
 
 Reduction = Literal["mean", "sum", "none"]

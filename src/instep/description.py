@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from instep.data.source import Position, Source
-from instep.data.stream import Stream
+from instep.data.device import Placed
+from instep.data.sources.recognize import Position, Source
+from instep.data.sources.stream import Stream
 from instep.data.structure import columns
-from instep.device import Placed
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.records import Plan

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
-from instep.data.loader import Batch, Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds

@@ -16,15 +16,15 @@ from torch import nn
 from instep import keys
 from instep.computing import Computing
 from instep.data.feed import Feed
-from instep.data.loader import Loader
+from instep.data.loading.loader import Loader
+from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.data.share import Dealt
-from instep.data.stream import Stream
+from instep.data.sources.stream import Stream
 from instep.distributed.spread import Spread
 from instep.distributed.state import buffers_of_first
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.evaluate import evaluate, forward, predict
-from instep.memory import clean_up, is_out_of_memory, said
 from instep.metrics import Metric
 from instep.modes import Modes
 from instep.objective import Objective

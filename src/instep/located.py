@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from instep.data.loader import Batch, Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.errors import InstepError, NonFiniteLoss
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, NoReturn, get_args
 import torch
 from torch import Tensor, nn
 
-from instep.data.loader import Batch
+from instep.data.loading.loader import Batch
+from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.errors import DescriptionError, OutOfMemory
-from instep.memory import clean_up, is_out_of_memory, said
 from instep.player import Player
 from instep.sizes import Sizes
 

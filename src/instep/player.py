@@ -12,7 +12,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep import keys
-from instep.data.loader import Batch
+from instep.data.loading.loader import Batch
 from instep.objective import Loss, Objective, as_loss
 from instep.records import Done, Update
 from instep.schedules.drive import Drive

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instep.data.summary import Preview
+from instep.data.preview.summary import Preview
 from instep.errors import DescriptionError
 from instep.report.preview import picture_file, render
 from instep.trainer import Trainer

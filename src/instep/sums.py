@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from instep.device import readable
+from instep.data.device import readable
 from instep.errors import NonFiniteLoss, ObjectiveError
 from instep.objective import Loss
 

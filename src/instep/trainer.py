@@ -22,14 +22,14 @@ from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.shelf import path_of
 from instep.computing import Computing, Precision
 from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
+from instep.data.device import choose
 from instep.data.feed import Feed, Loading
-from instep.data.loader import Batch, WorkerCount, sent_batch
-from instep.data.looking import look
+from instep.data.loading.loader import Batch, WorkerCount, sent_batch
 from instep.data.pieces import piece
 from instep.data.position import Collate, Transform
-from instep.data.summary import Preview
+from instep.data.preview.preview import look
+from instep.data.preview.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
-from instep.device import choose
 from instep.distributed.shard import Shard, Shares, require_shardable, require_sharded
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
 from instep.distributed.state import take_from_first

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from instep.device import readable
+from instep.data.device import readable
+from instep.data.memory import is_out_of_memory, said
 from instep.distributed.shard import ShardTurn
 from instep.distributed.stand_in import StandIn
 from instep.distributed.turn import Turn
@@ -24,7 +25,6 @@ from instep.errors import (
     OutOfMemory,
     UpdateError,
 )
-from instep.memory import is_out_of_memory, said
 from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty

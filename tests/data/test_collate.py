@@ -14,7 +14,7 @@ from feeds import Squares, assert_equal
 from instep.data import pad
 from instep.data.collate import collate
 from instep.data.position import Position
-from instep.data.source import Reading, as_source
+from instep.data.sources.recognize import Reading, as_source
 from instep.errors import DataError, DescriptionError
 
 Pair = collections.namedtuple("Pair", ["x", "y"])

@@ -22,8 +22,8 @@ from torch.utils.data import (
 from feeds import CPU, Counting, Squares, assert_equal, read
 from instep.data import Order, class_balanced, pad, weighted
 from instep.data.feed import Feed, Loading
-from instep.data.loader import Loader
-from instep.data.taken import taken
+from instep.data.loading.loader import Loader
+from instep.data.sources.dataloader import taken
 from instep.errors import DescriptionError, Notice
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10)

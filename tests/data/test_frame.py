@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from instep.data.frame import columns_of
-from instep.data.source import Reading, as_source
+from instep.data.sources.frame import columns_of
+from instep.data.sources.recognize import Reading, as_source
 from instep.errors import DescriptionError
 
 

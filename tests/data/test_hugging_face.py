@@ -9,8 +9,8 @@ import torch
 from feeds import assert_same, loader, read
 from instep.data import pad
 from instep.data.position import Position
-from instep.data.source import Reading, as_data, as_source
-from instep.data.stream import Stream
+from instep.data.sources.recognize import Reading, as_data, as_source
+from instep.data.sources.stream import Stream
 from instep.errors import DescriptionError
 
 AT = Position(0, 0, 0)

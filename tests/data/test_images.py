@@ -9,7 +9,7 @@ import torch
 
 from feeds import loader, read
 from instep.data import class_balanced, image_folder
-from instep.data.source import as_source
+from instep.data.sources.recognize import as_source
 from instep.errors import DataError, DescriptionError
 
 

@@ -9,8 +9,8 @@ import torch
 
 from feeds import Squares, assert_same, loader, read
 from instep.data import on
-from instep.data.augmenters import augmenters
-from instep.data.source import as_source
+from instep.data.loading.augmenters import augmenters
+from instep.data.sources.recognize import as_source
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # theirs
 

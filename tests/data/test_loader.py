@@ -14,9 +14,9 @@ from torch import Tensor
 from feeds import CPU, Noisy, Squares, assert_same, loader, read
 from instep import keys
 from instep.data import on
-from instep.data.loader import Loader
-from instep.data.source import as_source
-from instep.data.worker_choice import MEASURED, WARM_UP, choose
+from instep.data.loading.loader import Loader
+from instep.data.loading.worker_count import MEASURED, WARM_UP, choose
+from instep.data.sources.recognize import as_source
 from instep.errors import DataError, DescriptionError, Notice
 
 Y = torch.arange(10)
@@ -132,7 +132,7 @@ def test_measured_over_the_first_batches_and_the_same_ever_after(monkeypatch: py
             time.sleep(2e-3)
             return super().__getitem__(index)
 
-    monkeypatch.setattr("instep.data.worker_choice.available_cores", lambda: 3)
+    monkeypatch.setattr("instep.data.loading.worker_count.available_cores", lambda: 3)
     said: list[str] = []
     made = loader(as_source(Slow(48), "train"), workers="auto", say=said.append, epochs=2)
     batches = read(made)

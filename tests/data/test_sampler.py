@@ -24,7 +24,7 @@ from feeds import Squares
 from instep.data import Order, class_balanced, weighted
 from instep.data.sampler import Drawn
 from instep.data.sampling import sampler_for
-from instep.data.source import Source, as_source, held_out
+from instep.data.sources.recognize import Source, as_source, held_out
 from instep.errors import DataError, DescriptionError
 
 TEN = as_source(Squares(10), "train")

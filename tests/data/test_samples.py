@@ -13,8 +13,8 @@ from torch import Tensor
 from feeds import Noisy, Squares, assert_equal
 from instep import keys
 from instep.data.position import Position
-from instep.data.samples import Samples, has_own_batched_fetch
-from instep.data.source import Reading, as_source
+from instep.data.sources.recognize import Reading, as_source
+from instep.data.sources.samples import Samples, has_own_batched_fetch
 from instep.errors import DataError, DescriptionError
 
 AT = Position(seed=0, epoch=0, place=0)

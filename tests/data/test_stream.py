@@ -10,9 +10,9 @@ import torch
 from torch.utils.data import IterableDataset
 
 from feeds import Counting, NoisyStream, assert_same, loader, read
-from instep.data.loader import Batch, Loader
-from instep.data.source import Reading, as_data
-from instep.data.stream import Stream
+from instep.data.loading.loader import Batch, Loader
+from instep.data.sources.recognize import Reading, as_data
+from instep.data.sources.stream import Stream
 from instep.errors import DataError, DescriptionError, Notice
 
 

@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import get_worker_info
 
 from feeds import CPU, Noisy, Squares, assert_same, loader, read
-from instep.data.failure import InWorker
-from instep.data.loader import Loader
-from instep.data.source import as_source
-from instep.data.taken import WorkerSettings
+from instep.data.loading.failure import InWorker
+from instep.data.loading.loader import Loader
+from instep.data.sources.dataloader import WorkerSettings
+from instep.data.sources.recognize import as_source
 from instep.errors import DataError, DescriptionError
 
 
@@ -207,8 +207,8 @@ SCRIPT = """
     import os, sys, time
     import torch
     from torch.utils.data import Dataset
-    from instep.data.loader import Loader
-    from instep.data.source import as_source
+    from instep.data.loading.loader import Loader
+    from instep.data.sources.recognize import as_source
 
     class Slow(Dataset):
         def __len__(self):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from promises.earlier_runs import BUILDERS, KEPT, STOPPED_AT
 from torch import Tensor
 
 from instep import Trainer
 from instep.checkpoint import read
+from promises.earlier_runs import BUILDERS, KEPT, STOPPED_AT
 
 # Settings that hold a function of the user's own are compared by its compiled code, which differs between versions of Python.
 ALLOWED = {"pair": ("objective",)}

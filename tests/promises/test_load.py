@@ -18,8 +18,8 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 from feeds import Noisy, NoisyStream, assert_equal, assert_same, loader, read
 from instep import Trainer, keys
 from instep.data import class_balanced, pad, weighted
-from instep.data.loader import Batch, Loader
-from instep.data.source import Reading, as_data
+from instep.data.loading.loader import Batch, Loader
+from instep.data.sources.recognize import Reading, as_data
 from tiny import CLASSES, FEATURES, TASKS
 
 

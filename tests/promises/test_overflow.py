@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from instep import Trainer, keys
-from instep.data import loader as loading
+from instep.data.loading import loader as loading
 from instep.errors import DescriptionError, OutOfMemory
 from tiny import CLASSES, FEATURES, TASKS, Task
 

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from instep.data.summary import ColumnSummary, Preview, SetSummary
+from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
 from instep.report.picture_grid import for_file, for_terminal, grid, resized
 from instep.report.png import SIGNATURE, png
 from instep.report.preview import picture_file, render

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from instep.data.loading.transfer import Request
 from instep.data.position import Position, Source
 from instep.data.sampler import Sampler
-from instep.data.sending import Request
 from instep.data.share import Share
 from instep.errors import DescriptionError
 

@@ -15,15 +15,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
-from instep.data.loader import Loader, WorkerCount
+from instep.data.loading.loader import Loader, WorkerCount
 from instep.data.position import Collate, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
-from instep.data.source import Reading, as_data
-from instep.data.stream import Stream
-from instep.data.taken import Taken, WorkerSettings, taken
-from instep.data.view import Listed, View, held_out
+from instep.data.sources.dataloader import Taken, WorkerSettings, taken
+from instep.data.sources.recognize import Reading, as_data
+from instep.data.sources.stream import Stream
+from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, Notice
 
 BATCH_SIZE = 64

@@ -24,9 +24,9 @@ from torch.utils.data import (
 from torch.utils.data import Sampler as TorchSampler
 
 from instep import keys
-from instep.data.labels import labels_of
 from instep.data.position import Indices, Source
 from instep.data.sampler import Among, Drawn, InOrder, Sampler, Shuffled, Whole, checked, deal, race
+from instep.data.sources.labels import labels_of
 from instep.errors import DescriptionError
 
 Values = Tensor | npt.NDArray[Any] | Sequence[float]

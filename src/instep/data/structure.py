@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.stored import Stored
+from instep.data.sources.files import Stored
 
 
 def columns(batch: Any) -> Iterator[Any]:

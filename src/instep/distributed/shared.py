@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.device import readable
+from instep.data.device import readable
 from instep.errors import ObjectiveError
 from instep.sums import Sums
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from instep.data.device import Placed
 from instep.data.share import Dealt, Part
-from instep.device import Placed
 from instep.distributed.agreement import require_same
 from instep.distributed.shard import Shard, ShardTurn, Shares, shard_model
 from instep.distributed.stand_in import filled_up

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from instep.data.loader import Batch, sent_batch
+from instep.data.loading.loader import Batch, sent_batch
 from instep.data.pieces import piece
 from instep.data.share import Part
 from instep.distributed.world import World

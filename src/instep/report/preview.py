@@ -11,7 +11,7 @@ from instep.report.png import png
 from instep.report.table import clean, columns, wrapped
 
 if TYPE_CHECKING:
-    from instep.data.summary import ColumnSummary, Preview, SetSummary
+    from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
 
 HEAD = ("column", "type", "shape", "least", "most", "mean", "std")
 CLASSES = 12  # that are listed one by one

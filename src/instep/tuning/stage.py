@@ -4,7 +4,7 @@ import copy
 import itertools
 from collections.abc import Generator, Iterator
 
-from instep.data.loader import Batch, Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import piece
 from instep.overflow import Overflow
 from instep.player import Player

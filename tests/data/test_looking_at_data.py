@@ -14,8 +14,8 @@ from torch.utils.data import Subset
 from feeds import CPU, Counting, Noisy, Squares, assert_same
 from instep.data import pad, weighted
 from instep.data.feed import Feed, Loading
-from instep.data.looking import look
-from instep.data.summary import Preview
+from instep.data.preview.preview import look
+from instep.data.preview.summary import Preview
 
 X, Y = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from feeds import loader, read
 from instep.data.position import Position
-from instep.data.source import Reading, as_source
-from instep.data.stored import Stored
+from instep.data.sources.files import Stored
+from instep.data.sources.recognize import Reading, as_source
 from instep.errors import DescriptionError
 
 AT = Position(0, 0, 0)

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from instep import keys
-from instep.data.augmenters import adapted, augmenters, draw_from_keyed
 from instep.data.collate import Misfit, collate, misfit
-from instep.data.failure import failed
-from instep.data.keyed import Keyed
+from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
+from instep.data.loading.failure import failed
+from instep.data.loading.keyed import Keyed
 from instep.data.position import Collate, Indices, Position, Transform
 from instep.errors import DataError, DescriptionError
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from instep.data.position import Indices, Position, Transform
-from instep.data.samples import Samples
-from instep.data.stored import Stored, from_map
+from instep.data.sources.files import Stored, from_map
+from instep.data.sources.samples import Samples
 from instep.data.structure import columns, joined, map_columns
 from instep.errors import DescriptionError
 

@@ -14,18 +14,18 @@ from torch import Tensor
 
 from instep import keys
 from instep.data.batching import Batching
+from instep.data.loading.streaming import Streaming
+from instep.data.loading.worker_count import Choice, Stopwatch
+from instep.data.loading.workers import Workers
+from instep.data.memory import is_out_of_memory, said
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import InOrder, Shuffled
 from instep.data.sampling import sampler_for
 from instep.data.share import Share
-from instep.data.stream import Stream
-from instep.data.streaming import Streaming
+from instep.data.sources.dataloader import WorkerSettings
+from instep.data.sources.stream import Stream
 from instep.data.structure import map_columns
-from instep.data.taken import WorkerSettings
-from instep.data.worker_choice import Choice, Stopwatch
-from instep.data.workers import Workers
 from instep.errors import DescriptionError, Notice, OutOfMemory
-from instep.memory import is_out_of_memory, said
 
 WorkerCount = int | Literal["auto"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from instep.errors import DataError
 
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent.parent.parent
 _LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 LONGEST = 300  # signs of somebody else's message that are shown
 

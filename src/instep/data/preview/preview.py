@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.augmenters import reachable
 from instep.data.feed import Feed
-from instep.data.labels import column_of_labels, labels_of
-from instep.data.loader import Batch, Loader
+from instep.data.loading.augmenters import reachable
+from instep.data.loading.loader import Batch, Loader
 from instep.data.padding import Padding
-from instep.data.pictures import Normalised, as_pictures, images_in, normalisation_in
 from instep.data.position import Source
-from instep.data.stream import PerEpoch, Stateful, Stream
-from instep.data.summary import Picture, Preview, SetSummary, column_summary, leaves
-from instep.data.suspicions import about, about_both, about_classes
+from instep.data.preview.checks import about, about_both, about_classes
+from instep.data.preview.pictures import Normalised, as_pictures, images_in, normalisation_in
+from instep.data.preview.summary import Picture, Preview, SetSummary, column_summary, leaves
+from instep.data.sources.labels import column_of_labels, labels_of
+from instep.data.sources.stream import PerEpoch, Stateful, Stream
 
 Decode = Callable[[Any], str]
 

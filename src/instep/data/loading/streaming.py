@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from instep.data.loading.workers import StreamWorker
 from instep.data.share import Share
-from instep.data.stream import Read, Span, Stream
-from instep.data.taken import WorkerSettings
-from instep.data.workers import StreamWorker
+from instep.data.sources.dataloader import WorkerSettings
+from instep.data.sources.stream import Read, Span, Stream
 from instep.errors import DescriptionError, Notice
 
 KEPT = 8  # states of past batches: more than are read ahead of the one that is computed with

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from instep.data.position import Source
-from instep.data.stream import Stream
-from instep.data.taken import WorkerSettings
+from instep.data.sources.dataloader import WorkerSettings
+from instep.data.sources.stream import Stream
 from instep.errors import DataError, DescriptionError
 
 

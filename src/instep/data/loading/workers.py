@@ -12,15 +12,15 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from instep.data.batching import Batching
-from instep.data.failure import Failure, packed, unpacked
-from instep.data.pool import Pool
+from instep.data.loading.failure import Failure, packed, unpacked
+from instep.data.loading.pool import Pool
+from instep.data.loading.transfer import Request, incoming, outgoing
 from instep.data.position import Source
-from instep.data.samples import Samples
-from instep.data.sending import Request, incoming, outgoing
-from instep.data.stream import Read, Span, Stream
-from instep.data.taken import WorkerSettings
-from instep.data.target import Targeted
-from instep.data.view import View
+from instep.data.sources.dataloader import WorkerSettings
+from instep.data.sources.samples import Samples
+from instep.data.sources.stream import Read, Span, Stream
+from instep.data.sources.target import Targeted
+from instep.data.sources.view import View
 from instep.errors import DataError
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.columns import Columns
 from instep.data.position import Indices, Source
-from instep.data.samples import Samples
-from instep.data.stored import Stored
-from instep.data.target import Targeted
-from instep.data.view import View
+from instep.data.sources.columns import Columns
+from instep.data.sources.files import Stored
+from instep.data.sources.samples import Samples
+from instep.data.sources.target import Targeted
+from instep.data.sources.view import View
 
 NAMES = ("label", "labels", "target", "targets", "y")  # what people call them
 

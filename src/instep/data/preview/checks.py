@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from instep.data.position import Position, Source
-from instep.data.samples import Samples
-from instep.data.stream import Stream
+from instep.data.preview.summary import ColumnSummary, SetSummary
+from instep.data.sources.samples import Samples
+from instep.data.sources.stream import Stream
+from instep.data.sources.target import Targeted
+from instep.data.sources.view import View
 from instep.data.structure import columns
-from instep.data.summary import ColumnSummary, SetSummary
-from instep.data.target import Targeted
-from instep.data.view import View
 
 FAR = 10.0  # of a mean or a deviation: beyond it, the values were not brought near 1
 ENOUGH = 10  # samples a class that have to be seen before one is missed

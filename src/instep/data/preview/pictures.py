@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.summary import Picture
+from instep.data.preview.summary import Picture
 
 SMALLEST = 4  # pixels of a side; below that it is no image
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from instep import keys
-from instep.data.augmenters import adapted, augmenters, draw_from_keyed
 from instep.data.collate import collate
-from instep.data.failure import failed
+from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
+from instep.data.loading.failure import failed
 from instep.data.position import Collate, Indices, Transform
-from instep.data.samples import one_thread, uncollatable
 from instep.data.share import Share
+from instep.data.sources.samples import one_thread, uncollatable
 from instep.errors import DataError
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, random_split
 
 from feeds import Counting, Squares
-from instep.data.source import Position, Reading, Source, as_source, held_out
+from instep.data.sources.recognize import Position, Reading, Source, as_source, held_out
 from instep.errors import DataError, DescriptionError
 
 AT = Position(seed=0, epoch=0, place=0)

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset
 
-from instep.data import frame
-from instep.data.columns import Columns, Rows, chained
 from instep.data.position import Collate as Collate
 from instep.data.position import Position as Position
 from instep.data.position import Source as Source
-from instep.data.samples import Samples
-from instep.data.stored import from_file
-from instep.data.stream import Called, Stream
+from instep.data.sources import frame
+from instep.data.sources.columns import Columns, Rows, chained
+from instep.data.sources.dataloader import taken
+from instep.data.sources.files import from_file
+from instep.data.sources.samples import Samples
+from instep.data.sources.stream import Called, Stream
+from instep.data.sources.target import Targeted
+from instep.data.sources.view import Listed, Ranged, View
+from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
-from instep.data.taken import taken
-from instep.data.target import Targeted
-from instep.data.view import Listed, Ranged, View
-from instep.data.view import held_out as held_out
 from instep.errors import DescriptionError
 
 

@@ -1,0 +1,1 @@
+"""From a source and a position to batches on the device, here or in worker processes."""

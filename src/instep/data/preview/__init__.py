@@ -1,0 +1,1 @@
+"""What one sees of data before a run is spent on it."""
