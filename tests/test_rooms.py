@@ -10,7 +10,7 @@ import instep
 ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
-    errors records keys data shards counts objective sums interrupt distributed metrics schedules optim update
+    errors records keys data counts objective sums distributed metrics schedules optim update
     player modes computing evaluate monitor history report doctor description changes lock folder checkpoint buffers sizes
     overflow window tally logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer
     previewing recipes cli

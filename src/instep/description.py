@@ -21,11 +21,11 @@ from instep.data.device import Placed
 from instep.data.sources.recognize import Position, Source
 from instep.data.sources.stream import Stream
 from instep.data.structure import columns
+from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
-from instep.shards import class_of
 
 FORMAT = 1
 

@@ -30,6 +30,7 @@ from instep.data.position import Collate, Transform
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
 from instep.description import Description, as_json, description_notes, plan_of
+from instep.distributed.interrupt import Interrupt
 from instep.distributed.shard import Shard, Shares, require_shardable, require_sharded
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
 from instep.distributed.state import take_from_first
@@ -39,7 +40,6 @@ from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteG
 from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS
 from instep.history import History
-from instep.interrupt import Interrupt
 from instep.keeper import Keeper
 from instep.learned import Learned
 from instep.lineup import Objectives, Optimizers, as_module, average_for, objectives_for, optimizers_for, players_for

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from instep.data.device import readable
 from instep.data.memory import is_out_of_memory, said
+from instep.distributed.dtensors import local
 from instep.distributed.shard import ShardTurn
 from instep.distributed.stand_in import StandIn
 from instep.distributed.turn import Turn
@@ -29,7 +30,6 @@ from instep.objective import Loss, as_loss
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
 from instep.records import Done
-from instep.shards import local
 from instep.sums import OnNonFinite, Sums
 
 

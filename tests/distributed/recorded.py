@@ -3,7 +3,7 @@
 from typing import Any
 
 from instep import Trainer
-from instep.shards import whole
+from instep.distributed.dtensors import whole
 
 
 def recorded(trainer: Trainer) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 from instep.checkpoint.dtypes import NAMES, STORED_AS, name_of
 from instep.checkpoint.strides import is_dense, row_by_row
 from instep.checkpoint.ties import View, find_views
+from instep.distributed.dtensors import is_sharded
 from instep.errors import CheckpointError
-from instep.shards import is_sharded
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from instep.checkpoint.sealed import STATE, require_part_name
 from instep.checkpoint.tagged import Encoder
 from instep.checkpoint.tensorfile import CHUNK_BYTES, Written
 from instep.checkpoint.write import explain, make_shelf
+from instep.distributed.dtensors import is_sharded, local
 from instep.distributed.world import World
 from instep.errors import CheckpointError
-from instep.shards import is_sharded, local
 
 
 @dataclass(frozen=True)

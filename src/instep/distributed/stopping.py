@@ -6,7 +6,7 @@ from types import FrameType
 import torch
 from torch import Tensor
 
-from instep.interrupt import SIGNALS, Interrupt
+from instep.distributed.interrupt import SIGNALS, Interrupt
 
 
 class Stopping:

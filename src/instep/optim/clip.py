@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 
+from instep.distributed.dtensors import is_sharded, local, norm_of_all, summed, whole
 from instep.errors import DescriptionError
 from instep.optim.parts import slots_of
-from instep.shards import is_sharded, local, norm_of_all, summed, whole
 
 Limit = float | Mapping[str, float] | None
 _Kind = Literal["clip_norm", "clip_value"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
-from instep.shards import is_sharded
+from instep.distributed.dtensors import is_sharded
 
 FUSED = (Adam, AdamW, SGD, Adagrad)
 MEASURED = 200_000  # parameters that are copied for the measurement: a fraction of a millisecond a step

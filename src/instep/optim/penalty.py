@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from instep.distributed.dtensors import local, summed
 from instep.errors import DescriptionError
 from instep.optim.parts import slots_of
-from instep.shards import local, summed
 
 
 class Penalty:
