@@ -11,7 +11,7 @@ ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
     errors records keys data counts objective sums distributed metrics schedules optim update
-    player modes computing evaluate monitor history report doctor description changes lock folder checkpoint buffers sizes
+    player computing evaluate monitor history report doctor description changes lock folder checkpoint buffers sizes
     overflow window tally logbook saver keeper wiring located learned lineup unfreezing examiner tuning cycling trainer
     previewing recipes cli
 """.split()  # noqa: SIM905

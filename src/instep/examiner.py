@@ -26,9 +26,9 @@ from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.evaluate import evaluate, forward, predict
 from instep.metrics import Metric
-from instep.modes import Modes
 from instep.objective import Objective
 from instep.optim.average import Average
+from instep.optim.train_eval import Modes
 from instep.overflow import Overflow
 from instep.sizes import Sizes
 

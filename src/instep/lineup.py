@@ -11,9 +11,9 @@ from instep import keys
 from instep.computing import Computing
 from instep.distributed.turn import Turn
 from instep.errors import DescriptionError
-from instep.modes import Modes
 from instep.objective import LossFunction, Objective
 from instep.optim.average import Average
+from instep.optim.train_eval import Modes
 from instep.player import Player
 from instep.schedules import drive
 from instep.sizes import Sizes, require_whole

@@ -46,9 +46,9 @@ from instep.lineup import Objectives, Optimizers, as_module, average_for, object
 from instep.located import located
 from instep.logbook import Logbook
 from instep.metrics import as_metrics
-from instep.modes import Modes
 from instep.objective import LossFunction
 from instep.optim.clip import Limit
+from instep.optim.train_eval import Modes
 from instep.overflow import OnOverflow, Overflow
 from instep.player import Player
 from instep.records import Done, Evaluation, Plan, Update

@@ -15,7 +15,7 @@ from instep import Trainer
 from instep.checkpoint import locate, read
 from instep.data import Order
 from instep.errors import DescriptionError
-from instep.modes import Modes, has_modes
+from instep.optim.train_eval import Modes, has_modes
 from tiny import TASKS
 
 X, Y = TASKS[0].draw(48, seed=0, dtype=torch.float32)
