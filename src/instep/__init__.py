@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.visit import watch as watch
-    from instep.evaluate import evaluating as evaluating
     from instep.history import History as History
-    from instep.metrics import accuracy as accuracy
-    from instep.objective import Loss as Loss
+    from instep.loop.evaluate import evaluating as evaluating
+    from instep.loop.metrics import accuracy as accuracy
+    from instep.loop.objective import Loss as Loss
+    from instep.loop.update import UpdateCycle as UpdateCycle
     from instep.optim.freeze import freeze as freeze
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from instep.tuning.batch_size import BatchSizeSearch as BatchSizeSearch
     from instep.tuning.cycles import Cycles as Cycles
     from instep.tuning.range_test import RangeTest as RangeTest
-    from instep.update import UpdateCycle as UpdateCycle
 
 __version__ = "0.1.0"
 
@@ -41,15 +41,15 @@ _HOME = {
     "Done": "instep.records",
     "Evaluation": "instep.records",
     "History": "instep.history",
-    "Loss": "instep.objective",
+    "Loss": "instep.loop.objective",
     "OneCycle": "instep.schedules",
     "RangeTest": "instep.tuning.range_test",
     "Trainer": "instep.trainer",
     "Update": "instep.records",
-    "UpdateCycle": "instep.update",
-    "accuracy": "instep.metrics",
+    "UpdateCycle": "instep.loop.update",
+    "accuracy": "instep.loop.metrics",
     "data": "instep.data",
-    "evaluating": "instep.evaluate",
+    "evaluating": "instep.loop.evaluate",
     "freeze": "instep.optim.freeze",
     "frozen": "instep.optim.freeze",
     "keys": "instep.keys",

@@ -12,8 +12,8 @@ from typing import Any
 
 from instep.errors import DescriptionError
 from instep.logbook import Logbook
-from instep.monitor import Monitor
-from instep.player import Player
+from instep.loop.monitor import Monitor
+from instep.loop.stepper import Player
 from instep.report.numbers import number, rate
 from instep.schedules import Constant
 from instep.schedules.drive import PositionDrive

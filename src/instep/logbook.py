@@ -10,9 +10,9 @@ from typing import Any
 
 from instep.errors import DescriptionError, FolderError
 from instep.history import History, HistoryFile, free_names
+from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
-from instep.sizes import require_whole
 from instep.tally import Tallies
 from instep.window import Mean, Window
 

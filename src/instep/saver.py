@@ -10,7 +10,7 @@ from instep.checkpoint.sharded import ShardWriter, seal_shards
 from instep.distributed.world import World
 from instep.errors import CheckpointError, DescriptionError, FolderError
 from instep.folder import CHECKPOINTS
-from instep.sizes import require_whole
+from instep.loop.batch_plan import require_whole
 
 CheckpointEvery = int | str | None
 OnCheckpointError = Literal["stop", "continue"]

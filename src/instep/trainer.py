@@ -20,7 +20,6 @@ from torch import nn
 from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.shelf import path_of
-from instep.computing import Computing, Precision
 from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.data.device import choose
 from instep.data.feed import Feed, Loading
@@ -37,27 +36,30 @@ from instep.distributed.state import take_from_first
 from instep.distributed.world import World, enter
 from instep.doctor.house_call import watching
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
-from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS
 from instep.history import History
 from instep.keeper import Keeper
 from instep.learned import Learned
-from instep.lineup import Objectives, Optimizers, as_module, average_for, objectives_for, optimizers_for, players_for
-from instep.located import located
 from instep.logbook import Logbook
-from instep.metrics import as_metrics
-from instep.objective import LossFunction
+from instep.loop.accumulation import OnNonFinite
+from instep.loop.batch_plan import Sizes, needs_two
+from instep.loop.evaluator import Examiner
+from instep.loop.metrics import as_metrics
+from instep.loop.monitor import monitor_for, require_monitor
+from instep.loop.nonfinite import located
+from instep.loop.objective import LossFunction
+from instep.loop.out_of_memory import OnOverflow, Overflow
+from instep.loop.precision import Computing, Precision
+from instep.loop.stepper import Player
+from instep.loop.steppers import Objectives, Optimizers, as_module, average_for, objectives_for, optimizers_for, players_for
+from instep.loop.unfreezing import UnfreezeAt, Unfreezing
 from instep.optim.clip import Limit
 from instep.optim.train_eval import Modes
-from instep.overflow import OnOverflow, Overflow
-from instep.player import Player
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.saver import OnCheckpointError, Saver
 from instep.schedules import OneCycle, drive
 from instep.schedules.retuned import retuned
-from instep.sizes import Sizes, needs_two
-from instep.sums import OnNonFinite
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
 from instep.tuning.cycles import CycleOptions, Cycles
 from instep.tuning.range_test import RangeTest, find_lr
@@ -65,8 +67,7 @@ from instep.tuning.rehearsal import require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.stage import rehearsed
 from instep.tuning.sweep import Mode, peak_momentum
-from instep.unfreezing import UnfreezeAt, Unfreezing
-from instep.wiring import load_init, loss_modules, monitor_for, require_monitor
+from instep.wiring import load_init, loss_modules
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {

@@ -13,7 +13,7 @@ from torch.optim import SGD
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
 
 from instep.errors import DescriptionError
-from instep.evaluate import evaluating
+from instep.loop.evaluate import evaluating
 from instep.optim.average import Average
 from instep.optim.freeze import freeze
 from tiny import TASKS

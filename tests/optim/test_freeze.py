@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer, RMSprop
 
 from instep.errors import DescriptionError, Notice
-from instep.evaluate import evaluating
+from instep.loop.evaluate import evaluating
 from instep.optim.freeze import freeze, frozen, is_frozen, unfreeze
 from instep.tuning.snapshot import untouched
 from tiny import Tagger

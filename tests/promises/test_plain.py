@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from instep import UpdateCycle, keys
-from instep.objective import from_loss
+from instep.loop.objective import from_loss
 from tiny import CLASSES, FEATURES, IGNORED, TASKS, Task
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from instep import Loss, UpdateCycle
 from instep.data import pieces
-from instep.objective import Objective, from_loss
+from instep.loop.objective import Objective, from_loss
 from tiny import CLASSES, IGNORED, TASKS, Task
 
 DTYPES = {torch.float64: 1e-12, torch.float32: 1e-5}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from instep.counts import known
 from instep.data.share import Part
-from instep.distributed.shared import SharedSums
-from instep.objective import Loss
+from instep.loop.objective import Loss
+from instep.loop.shared_accumulation import SharedSums
+from instep.loop.torch_losses import known
 from tiny import TASKS, Task
 
 CPU = torch.device("cpu")

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep import keys
+from instep.loop.update import UpdateCycle
 from instep.records import Done
-from instep.update import UpdateCycle
 
 
 class ToyRun:

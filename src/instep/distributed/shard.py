@@ -7,7 +7,6 @@ right after; its gradients are reduced to the shares in backward. A unit is ther
 import inspect
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,9 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep.distributed.agreement import require_same
-from instep.distributed.shared import SharedSums
-from instep.distributed.stopping import Stopping
-from instep.distributed.turn import Turn
+from instep.distributed.dtensors import is_sharded
 from instep.distributed.world import World
 from instep.errors import DescriptionError
 
@@ -80,62 +77,6 @@ def shard_model(world: World, model: nn.Module, shard: Shard, device: torch.devi
     return [f"sharded over {world.size} processes: {named + ', and the rest' if units else 'the model as one unit'}"]
 
 
-class ShardTurn(Turn):
-    """The gradients of a sharded model: each backward reduces them, so that nobody ever holds those of the whole model.
-
-    A micro-batch that adds nothing (a stand-in, nothing in it counts, its loss is not finite) goes back from the outputs of the
-    model with zeros: the others wait for it in every unit.
-    """
-
-    def __init__(self, model: nn.Module, world: World, stopping: Stopping, *, reference: float, device: torch.device) -> None:
-        super().__init__(world, stopping, reference=reference, device=device)
-        self._model = model
-        self._trained: dict[str, Tensor] = {}
-        self._outputs: list[Tensor] = []  # that take a gradient
-        self._used: set[str] = set()
-        self._watched: dict[Tensor, Any] = {}
-        self._counts = True  # whether the backward that is going on adds something
-        for name, unit in model.named_modules():
-            if _is_unit(unit):
-                unit.register_forward_pre_hook(partial(self._watch, f"{name}." if name else ""))
-        model.register_forward_hook(self._keep)
-
-    def begin(self, optimizer: Optimizer) -> SharedSums:
-        held = {p for group in optimizer.param_groups for p in group["params"]}
-        self._trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad and p in held}
-        self._parameters = list(self._trained.values())
-        self._used.clear()
-        self._outputs.clear()
-        return SharedSums(self._reference, self._world.size)
-
-    def outputs(self, *, needed: bool) -> list[Tensor]:
-        """What the model gave since this was asked last, where it is needed to go back from: that adds nothing."""
-        outputs, self._outputs = self._outputs, []
-        self._counts = not needed
-        return outputs if needed else []
-
-    def lacking(self) -> set[Tensor]:
-        """The parameters that no backward has reached that counts."""
-        return {p for name, p in self._trained.items() if name not in self._used}
-
-    def _watch(self, prefix: str, unit: nn.Module, inputs: Any) -> None:
-        """Note which parameters a backward reaches; here the unit's are whole, those of units inside it are not."""
-        if torch.is_grad_enabled():
-            for name, p in unit.named_parameters():
-                if p.requires_grad and p not in self._watched and not _is_share(p):
-                    self._watched[p] = p.register_post_accumulate_grad_hook(partial(self._note, prefix + name))
-
-    def _note(self, name: str, parameter: Tensor) -> None:
-        if self._counts:
-            self._used.add(name)
-
-    def _keep(self, model: nn.Module, inputs: Any, output: Any) -> None:
-        from torch.utils._pytree import tree_leaves  # what FSDP2 itself finds outputs with
-
-        if torch.is_grad_enabled():
-            self._outputs += [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
-
-
 class Shares:
     """Which rows of a checkpoint's tensors this process holds: those of parameters, and of optimizer state in their shape."""
 
@@ -187,7 +128,7 @@ def require_sharded(optimizer: Optimizer, *, in_shares: bool) -> None:
         raise DescriptionError(
             f"{kind.__name__} keeps its state in a way of its own, which shard= cannot share; use another one."
         )
-    if in_shares and not all(_is_share(p) for group in optimizer.param_groups for p in group["params"]):
+    if in_shares and not all(is_sharded(p) for group in optimizer.param_groups for p in group["params"]):
         raise DescriptionError("shard=: the optimizer holds parameters that are not the model's; put them into the model.")
 
 
@@ -225,15 +166,3 @@ def _require_fit(model: nn.Module, units: Mapping[str, nn.Module]) -> None:
         unit = max((one for one in units if name.startswith(f"{one}.")), key=len, default="the rest of the model")
         if owner.setdefault(p, unit) != unit:
             raise DescriptionError(f"shard=: {name} belongs to {owner[p]} and to {unit}; tied parameters must be in one unit.")
-
-
-def _is_unit(module: nn.Module) -> bool:
-    from torch.distributed.fsdp import FSDPModule
-
-    return isinstance(module, FSDPModule)
-
-
-def _is_share(parameter: Tensor) -> bool:
-    from torch.distributed.tensor import DTensor
-
-    return isinstance(parameter, DTensor)

@@ -10,11 +10,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.data.device import Placed
 from instep.data.share import Dealt, Part
 from instep.distributed.agreement import require_same
-from instep.distributed.shard import Shard, ShardTurn, Shares, shard_model
+from instep.distributed.shard import Shard, Shares, shard_model
 from instep.distributed.stand_in import filled_up
 from instep.distributed.state import begin_alike
 from instep.distributed.stopping import AgreedInterrupt, Stopping
-from instep.distributed.turn import Turn
+from instep.distributed.turn import ShardTurn, Turn
 from instep.distributed.world import World
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 

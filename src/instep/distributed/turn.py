@@ -9,7 +9,8 @@ empty, nothing in it counts, a branch was not taken) go backward with zeros ther
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from instep.distributed.shared import LENGTH, SharedSums
+from instep.distributed.dtensors import is_sharded
+from instep.distributed.stand_in import StandIn
 from instep.distributed.stopping import Stopping
 from instep.distributed.world import World
 from instep.errors import NonFiniteLoss
@@ -25,44 +27,79 @@ from instep.errors import NonFiniteLoss
 T = TypeVar("T")
 
 
+class Sums(Protocol):
+    """What a process adds up over its micro-batches, and takes over from all of them."""
+
+    bad_on_host: bool
+
+    def add(self, loss: Any) -> Tensor | None: ...
+    def told(self, device: torch.device) -> Tensor: ...
+    def take(self, told: Tensor, pieces_at_most: int) -> None: ...
+    def nonfinite(self) -> float | None: ...
+
+
 class Turn:
-    """The exchange of one player."""
+    """The exchange of one optimizer."""
 
     def __init__(self, world: World, stopping: Stopping, *, reference: float, device: torch.device) -> None:
         self._world = world
         self._stopping = stopping
-        self._reference = reference
+        self.reference = reference  # the samples of a batch that are one process's
+        self.processes = world.size
         self._device = device
         self._parameters: list[Tensor] = []
-        self._versions: list[int | None] = []  # of the gradients before the last backward
         self._wrapped: DistributedDataParallel | None = None
         self._flags_apart = device.type != "cpu" and world.reaches_hosts
 
-    def begin(self, optimizer: Optimizer) -> SharedSums:
+    def backward(
+        self,
+        optimizer: Optimizer,
+        sums: Sums,
+        micro_batches: list[Any],
+        forward: Callable[[Any], Any],
+        *,
+        scale: Callable[[Tensor], Tensor],
+        stop_on_bad: bool,
+    ) -> None:
+        """Forward and backward where other processes have the rest of the batch, and the exchange with them.
+
+        A process that has nothing to go back through goes through with zeros: the others wait for it.
+        """
+        self._begin(optimizer)
+        lacking = self._backward(sums, micro_batches, forward, scale)
+        self._exchange(sums, lacking, stop_on_bad=stop_on_bad)
+
+    def _begin(self, optimizer: Optimizer) -> None:
         """Before the first forward of a cycle; what is trained may have changed since the last one."""
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         if self._wrapped is None or len(trained) != len(self._parameters) or any(map(_is_other, trained, self._parameters)):
             self._wrapped = None  # the old one lets go of its hooks first
             self._parameters = trained
             self._wrapped = DistributedDataParallel(_Parameters(trained), init_sync=False)
-        return SharedSums(self._reference, self._world.size)
 
-    def last(self, forward: Callable[[], T]) -> T:
-        """The forward of the last micro-batch: the gradients of the backward after it are exchanged."""
+    def _backward(
+        self, sums: Sums, micro_batches: list[Any], forward: Callable[[Any], Any], scale: Callable[[Tensor], Tensor]
+    ) -> set[Tensor]:
+        """All micro-batches; the gradients are exchanged in the last backward. Returns the parameters without one here."""
         assert self._wrapped is not None
-        self._versions = [None if p.grad is None else p.grad._version for p in self._parameters]
-        given: T = self._wrapped(forward)
-        return given
-
-    def without_gradient(self) -> list[Tensor]:
-        """The parameters that the last backward did not reach."""
-        return [
-            parameter
-            for parameter, version in zip(self._parameters, self._versions, strict=True)
-            if parameter.grad is None or parameter.grad._version == version
+        for micro_batch in micro_batches[:-1]:
+            value = sums.add(forward(micro_batch))
+            if value is not None:
+                scale(value).backward()
+        versions = [None if p.grad is None else p.grad._version for p in self._parameters]
+        loss = self._wrapped(lambda: forward(micro_batches[-1]) if micro_batches else None)
+        value = None if loss is None else sums.add(loss)
+        if value is not None:
+            scale(value).backward()
+        missing = [
+            p for p, version in zip(self._parameters, versions, strict=True) if p.grad is None or p.grad._version == version
         ]
+        lacking = {parameter for parameter in missing if parameter.grad is None}
+        if missing:
+            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
+        return lacking
 
-    def exchange(self, sums: SharedSums, lacking: set[Tensor], *, stop_on_bad: bool) -> None:
+    def _exchange(self, sums: Sums, lacking: set[Tensor], *, stop_on_bad: bool) -> None:
         """Counts, losses and flags of all processes: one all_reduce an update. `lacking` have no gradient here at all.
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
@@ -73,7 +110,7 @@ class Turn:
             self._world.summed(flags)
         else:
             told = self._world.summed(torch.cat([numbers, flags.to(self._device)]))
-            numbers, flags = told[:LENGTH], told[LENGTH:]
+            numbers, flags = told[: len(numbers)], told[len(numbers) :]
         sums.take(numbers, self._world.size)
         if self._stopping.take(flags.tolist()):
             self._leave_unused(lacking)
@@ -88,13 +125,73 @@ class Turn:
             if not is_used:
                 parameter.grad = None
 
-    def _not_finite(self, sums: SharedSums) -> NonFiniteLoss:
+    def _not_finite(self, sums: Sums) -> NonFiniteLoss:
         here = sums.nonfinite()
         by_rank = self._world.of_all(here)
         if here is not None:
             return NonFiniteLoss(f"the loss of a micro-batch of rank {self._world.rank} is {here}; no step was made.")
         where = ", ".join(f"{value} on rank {rank}" for rank, value in enumerate(by_rank) if value is not None)
         return NonFiniteLoss(f"the loss is {where}, where its samples are named; no step was made.", elsewhere=True)
+
+
+class ShardTurn(Turn):
+    """The gradients of a sharded model: each backward reduces them, so that nobody ever holds those of the whole model.
+
+    A micro-batch that adds nothing (a stand-in, nothing in it counts, its loss is not finite) goes back from the outputs of the
+    model with zeros: the others wait for it in every unit.
+    """
+
+    def __init__(self, model: nn.Module, world: World, stopping: Stopping, *, reference: float, device: torch.device) -> None:
+        super().__init__(world, stopping, reference=reference, device=device)
+        self._model = model
+        self._trained: dict[str, Tensor] = {}
+        self._outputs: list[Tensor] = []  # that take a gradient
+        self._used: set[str] = set()
+        self._watched: dict[Tensor, Any] = {}
+        self._counts = True  # whether the backward that is going on adds something
+        for name, unit in model.named_modules():
+            if _is_unit(unit):
+                unit.register_forward_pre_hook(partial(self._watch, f"{name}." if name else ""))
+        model.register_forward_hook(self._keep)
+
+    def _begin(self, optimizer: Optimizer) -> None:
+        held = {p for group in optimizer.param_groups for p in group["params"]}
+        self._trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad and p in held}
+        self._parameters = list(self._trained.values())
+        self._used.clear()
+        self._outputs.clear()
+
+    def _backward(
+        self, sums: Sums, micro_batches: list[Any], forward: Callable[[Any], Any], scale: Callable[[Tensor], Tensor]
+    ) -> set[Tensor]:
+        """All micro-batches; every backward is one of all processes. Returns the parameters that none has reached that counts."""
+        for micro_batch in micro_batches:
+            loss = forward(micro_batch)
+            value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
+            outputs, self._outputs = self._outputs, []
+            self._counts = value is not None
+            if value is not None:
+                scale(value).backward()
+            elif outputs:
+                torch.autograd.backward(outputs, [torch.zeros_like(output) for output in outputs])
+        return {p for name, p in self._trained.items() if name not in self._used}
+
+    def _watch(self, prefix: str, unit: nn.Module, inputs: Any) -> None:
+        """Note which parameters a backward reaches; here the unit's are whole, those of units inside it are not."""
+        if torch.is_grad_enabled():
+            for name, p in unit.named_parameters():
+                if p.requires_grad and p not in self._watched and not is_sharded(p):
+                    self._watched[p] = p.register_post_accumulate_grad_hook(partial(self._note, prefix + name))
+
+    def _note(self, name: str, parameter: Tensor) -> None:
+        if self._counts:
+            self._used.add(name)
+
+    def _keep(self, model: nn.Module, inputs: Any, output: Any) -> None:
+        from torch.utils._pytree import tree_leaves  # what FSDP2 itself finds outputs with
+
+        if torch.is_grad_enabled():
+            self._outputs += [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
 
 class _Parameters(nn.Module):
@@ -111,3 +208,9 @@ class _Parameters(nn.Module):
 
 def _is_other(one: Tensor, other: Tensor) -> bool:
     return one is not other
+
+
+def _is_unit(module: nn.Module) -> bool:
+    from torch.distributed.fsdp import FSDPModule
+
+    return isinstance(module, FSDPModule)

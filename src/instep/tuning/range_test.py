@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError
-from instep.sizes import require_whole
+from instep.loop.batch_plan import require_whole
 from instep.tuning import drawing, textplot
 from instep.tuning.curve import Curve, merged
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer

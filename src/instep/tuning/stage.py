@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterator
 
 from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import piece
-from instep.overflow import Overflow
-from instep.player import Player
+from instep.loop.batch_plan import Sizes
+from instep.loop.out_of_memory import Overflow
+from instep.loop.stepper import Player
+from instep.loop.update import UpdateCycle
 from instep.records import Done
-from instep.sizes import Sizes
-from instep.update import UpdateCycle
 
 
 def rehearsed(player: Player, loader: Loader, start: int, sizes: Sizes | None, overflow: Overflow) -> Generator[Done, None, None]:

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
+from instep.loop.batch_plan import require_whole
 from instep.records import Done
 from instep.schedules.one_cycle import OneCycle
 from instep.schedules.schedule import starting_lr
-from instep.sizes import require_whole
 from instep.tuning.curve import Curve
 
 Mode = Literal["exponential", "linear"]

@@ -2,7 +2,7 @@ import pytest
 from torch import nn
 
 from instep.errors import DescriptionError
-from instep.sizes import Sizes
+from instep.loop.batch_plan import Sizes
 
 
 def test_how_long_a_run_is() -> None:

@@ -13,10 +13,10 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
-from instep.objective import Loss, Objective, as_loss
+from instep.loop.objective import Loss, Objective, as_loss
+from instep.loop.update import UpdateCycle
 from instep.records import Done, Update
 from instep.schedules.drive import Drive
-from instep.update import UpdateCycle
 
 
 class Player:

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from instep import Loss, UpdateCycle, sums
+from instep import Loss, UpdateCycle
 from instep.data import pieces
 from instep.errors import NonFiniteLoss
+from instep.loop import accumulation as sums
 
 
 @pytest.fixture

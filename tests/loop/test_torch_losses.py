@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from torch.nn.modules import loss as torch_losses
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from instep import counts
-from instep.counts import Counted, known
 from instep.errors import DescriptionError, ObjectiveError
+from instep.loop import torch_losses as counts
+from instep.loop.torch_losses import Counted, known
 
 Loss = Callable[..., Any]
 Batch = tuple[Any, Any]

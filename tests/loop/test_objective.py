@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from instep import Loss
 from instep.errors import Notice, ObjectiveError
-from instep.objective import as_loss, from_loss
+from instep.loop.objective import as_loss, from_loss
 
 X, Y = torch.randn(6, 3), torch.tensor([0, 1, 2, -100, 1, -100])
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from instep.data.device import readable
 from instep.errors import ObjectiveError
-from instep.sums import Sums
+from instep.loop.accumulation import Sums
 
 # What is exchanged, in this order: sums over all processes.
 UNITS, WEIGHTED, PIECES, BAD, MEANS, SUMS = range(6)

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import Loss, OneCycle, Trainer
-from instep.computing import Computing
 from instep.data import Order
 from instep.errors import DescriptionError
+from instep.loop.precision import Computing
 from instep.optim.freeze import freeze
 from tiny import CLASSES, FEATURES, TASKS
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from instep import Loss, UpdateCycle
 from instep.data import pieces
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, UpdateError
-from instep.objective import from_loss
+from instep.loop.objective import from_loss
 from tiny import CLASSES, FEATURES, TASKS
 
 

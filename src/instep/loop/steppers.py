@@ -8,19 +8,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
-from instep.computing import Computing
-from instep.distributed.turn import Turn
 from instep.errors import DescriptionError
-from instep.objective import LossFunction, Objective
+from instep.loop.accumulation import OnNonFinite
+from instep.loop.batch_plan import Sizes, require_whole
+from instep.loop.objective import LossFunction, Objective, from_loss, from_output
+from instep.loop.precision import Computing
+from instep.loop.stepper import Player
+from instep.loop.update import Exchange, UpdateCycle
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
-from instep.player import Player
 from instep.schedules import drive
-from instep.sizes import Sizes, require_whole
-from instep.sums import OnNonFinite
-from instep.update import UpdateCycle
-from instep.wiring import MakeOptimizer, objective_for, optimizer_for
 
+MakeOptimizer = Callable[[Any], Optimizer]
 Optimizers = Optimizer | MakeOptimizer | Mapping[str, Optimizer | MakeOptimizer]
 Objectives = Objective | Mapping[str, Objective] | None
 
@@ -56,6 +55,16 @@ def objectives_for(loss: LossFunction | None, objective: Objectives) -> dict[str
     return {name: objective_for(None, one) for name, one in objective.items()}
 
 
+def objective_for(loss: LossFunction | None, objective: Objective | None) -> Objective:
+    if loss is not None and objective is not None:
+        raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
+    if objective is not None:
+        if not callable(objective):
+            raise DescriptionError(f"objective={objective!r} cannot be called; pass a function (model, batch) -> Loss.")
+        return objective
+    return from_output() if loss is None else from_loss(loss)
+
+
 def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) -> dict[str, Optimizer]:
     """The optimizer of each objective."""
     if names == [""]:
@@ -74,6 +83,23 @@ def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) ->
     return {name: _optimizer(name, optimizer[name], model) for name in names}
 
 
+def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Optimizer:
+    if not isinstance(optimizer, Optimizer):
+        if not callable(optimizer):
+            raise DescriptionError(
+                f"optimizer is a {type(optimizer).__name__}; pass an optimizer, or a function of the parameters."
+            )
+        optimizer = optimizer(model.parameters())
+        if not isinstance(optimizer, Optimizer):
+            raise DescriptionError(f"optimizer= returned a {type(optimizer).__name__}; it must return a torch.optim.Optimizer.")
+    own = set(model.parameters())
+    if not any(p in own for group in optimizer.param_groups for p in group["params"]):
+        raise DescriptionError("the optimizer holds no parameter of this model; was it made from another one?")
+    if not any(p.requires_grad for group in optimizer.param_groups for p in group["params"]):
+        raise DescriptionError("every parameter of the optimizer is frozen (requires_grad=False), so nothing would train.")
+    return optimizer
+
+
 def players_for(
     model: nn.Module,
     computing: Computing,
@@ -87,7 +113,7 @@ def players_for(
     on_nonfinite: OnNonFinite,
     seed: int,
     device: torch.device,
-    turn: Callable[[], Turn] | None = None,
+    turn: Callable[[], Exchange] | None = None,
 ) -> tuple[Player, ...]:
     """The players, in the order in which they play. `options` are those of their update cycles: one for all, or by name.
 
@@ -111,7 +137,7 @@ def players_for(
                     model=computing.model,
                     on_nonfinite=on_nonfinite,
                     scaler=scaler,
-                    turn=None if turn is None else turn(),
+                    exchange=None if turn is None else turn(),
                     **own,
                 ),
                 drive=drive(

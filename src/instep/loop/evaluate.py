@@ -17,10 +17,10 @@ from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import World, in_turn
 from instep.errors import ObjectiveError
-from instep.metrics import Metric
-from instep.objective import Loss, Objective, as_loss
+from instep.loop.accumulation import scalar
+from instep.loop.metrics import Metric
+from instep.loop.objective import Loss, Objective, as_loss
 from instep.optim.freeze import frozen_wishes
-from instep.sums import scalar
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from instep.data.loading.loader import Batch
 from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.errors import DescriptionError, OutOfMemory
-from instep.player import Player
-from instep.sizes import Sizes
+from instep.loop.batch_plan import Sizes
+from instep.loop.stepper import Player
 
 OnOverflow = Literal["raise", "split"]
 

@@ -1,11 +1,13 @@
 """The monitor: which evaluation was the best, and when it is time to stop."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from instep.errors import DescriptionError
-from instep.metrics import Metric, higher_is_better
+from instep.loop.metrics import Metric, higher_is_better
 from instep.records import Evaluation
+from instep.schedules.drive import Drive
+from instep.schedules.plateau import PlateauDrive
 
 Mode = Literal["min", "max"]
 
@@ -70,3 +72,56 @@ def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Mapping[s
     raise DescriptionError(
         f'whether less or more of {name} is better cannot be told from its name; use monitor_mode="min" or "max".'
     )
+
+
+def monitor_for(
+    name: str | None,
+    mode: Any,
+    metrics: Mapping[str, Metric],
+    *,
+    patience: int | None,
+    restore_best: bool,
+    sets: Sequence[str],
+    parts: Sequence[str] = ("loss",),
+) -> Monitor | None:
+    """The monitor of a run that evaluates on these sets and says these parts of each; None for one that does not evaluate.
+
+    Where there are several losses, none of them is what the run goes by unless it is named.
+    """
+    if mode not in ("auto", "min", "max"):
+        raise DescriptionError(f'monitor_mode={mode!r} is not known; use "min", "max" or "auto".')
+    if not sets:
+        for asked, value in (("monitor", name), ("patience", patience), ("restore_best", restore_best or None)):
+            if value is not None:
+                raise DescriptionError(f"{asked}={value!r} needs evaluations; pass valid= and evaluate_every=.")
+        return None
+    known = [f"{prefix}/{part}" for prefix in sets for part in parts]
+    if name is None and parts[0] != "loss":
+        if patience is not None or restore_best:
+            asked = "restore_best=True" if patience is None else f"patience={patience!r}"
+            raise DescriptionError(f"{asked} needs one number to go by, and there are {', '.join(known)}; pass monitor=.")
+        return None
+    name = name or known[0]
+    _require_number(name, known)
+    return Monitor(name, mode_for(name, mode, metrics), patience)
+
+
+def require_monitor(drive: Drive, monitor: Monitor | None) -> None:
+    """That a schedule which goes by the monitored value gets one, and takes it the way the run does."""
+    if isinstance(drive, PlateauDrive) and monitor is not None:
+        drive.follow(monitor.mode)
+    if drive.needs_monitor and monitor is None:
+        raise DescriptionError(
+            "this schedule goes by the monitored value, so it needs evaluations; pass valid= and evaluate_every=."
+        )
+    if drive.monitor_mode is not None and monitor is not None and drive.monitor_mode != monitor.mode:
+        raise DescriptionError(
+            f"the schedule takes {monitor.name} for a number to {drive.monitor_mode}imise, the monitor for one "
+            f'to {monitor.mode}imise; give it mode="{monitor.mode}".'
+        )
+
+
+def _require_number(name: str, known: Sequence[str]) -> None:
+    """That an evaluation will have this number: a set's loss, a metric, or a part of one ("valid/scores/f1")."""
+    if not any(name == number or name.startswith(f"{number}/") for number in known):
+        raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.")

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from instep.counts import Counted, known
 from instep.data.structure import size
 from instep.errors import Notice, ObjectiveError
+from instep.loop.torch_losses import Counted, known
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]

@@ -7,9 +7,9 @@ from instep import keys
 from instep.data.loading.loader import Loader
 from instep.data.sources.recognize import as_source
 from instep.errors import ObjectiveError
-from instep.evaluate import evaluate, evaluating, predict
-from instep.metrics import as_metrics
-from instep.objective import Loss, from_loss
+from instep.loop.evaluate import evaluate, evaluating, predict
+from instep.loop.metrics import as_metrics
+from instep.loop.objective import Loss, from_loss
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,8 @@ import torch
 import torchmetrics
 
 from instep.errors import DescriptionError, ObjectiveError
-from instep.metrics import accuracy, as_metrics, higher_is_better
-from instep.monitor import mode_for
+from instep.loop.metrics import accuracy, as_metrics, higher_is_better
+from instep.loop.monitor import mode_for
 
 CPU = torch.device("cpu")
 

@@ -13,9 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import LBFGS, Optimizer
 
 from instep.errors import DescriptionError
+from instep.loop.stepper import Player
 from instep.optim.freeze import frozen, is_frozen, unfreeze
 from instep.optim.parts import Slot, What, modules_of, part_of, slots_of
-from instep.player import Player
 from instep.schedules.scheduler import SchedulerDrive
 
 UnfreezeAt = Mapping[int, What | Sequence[What]]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from instep.data.device import readable
 from instep.errors import NonFiniteLoss, ObjectiveError
-from instep.objective import Loss
+from instep.loop.objective import Loss
 
 OnNonFinite = Literal["stop", "skip"]
 

@@ -5,7 +5,7 @@ The only place where `backward()` and `step()` are called. What each micro-batch
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,6 @@ from torch.optim import Optimizer
 from instep.data.device import readable
 from instep.data.memory import is_out_of_memory, said
 from instep.distributed.dtensors import local
-from instep.distributed.shard import ShardTurn
-from instep.distributed.stand_in import StandIn
-from instep.distributed.turn import Turn
 from instep.errors import (
     DescriptionError,
     NonFiniteGradient,
@@ -26,11 +23,30 @@ from instep.errors import (
     OutOfMemory,
     UpdateError,
 )
-from instep.objective import Loss, as_loss
+from instep.loop.accumulation import OnNonFinite, Sums
+from instep.loop.objective import Loss, as_loss
+from instep.loop.shared_accumulation import SharedSums
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
 from instep.records import Done
-from instep.sums import OnNonFinite, Sums
+
+
+class Exchange(Protocol):
+    """How the processes of a run exchange the gradients and counts of one optimizer."""
+
+    reference: float
+    processes: int
+
+    def backward(
+        self,
+        optimizer: Optimizer,
+        sums: SharedSums,
+        micro_batches: list[Any],
+        forward: Callable[[Any], Loss],
+        *,
+        scale: Callable[[Tensor], Tensor],
+        stop_on_bad: bool,
+    ) -> None: ...
 
 
 class UpdateCycle:
@@ -68,7 +84,7 @@ class UpdateCycle:
         l2: float = 0.0,
         on_nonfinite: OnNonFinite = "stop",
         scaler: GradScaler | None = None,
-        turn: Turn | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
@@ -80,7 +96,7 @@ class UpdateCycle:
         self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._on_nonfinite = on_nonfinite
-        self._turn = turn  # of a Trainer on several processes: how they exchange gradients and counts
+        self._exchange = exchange  # with the other processes of a run
         self.needs_closure = _needs_closure(optimizer)  # then it evaluates the loss several times a step
         if self.needs_closure and self._scaler is not None:
             raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
@@ -96,64 +112,33 @@ class UpdateCycle:
             )
         if self.needs_closure:
             return self._run_with_closure(list(micro_batches), objective)
-        sums = Sums(self._on_nonfinite)
         buffers = self._guarded_buffers()
         self._clear()
-        if self._turn is not None:
-            sums = self._run_with_others(self._turn, list(micro_batches), objective)
-            micro_batches = ()
-        for micro_batch in micro_batches:
-            value = sums.add(self._forward(objective, micro_batch))
-            if value is not None:
-                (value if self._scaler is None else self._scaler.scale(value)).backward()
+        if self._exchange is not None:
+            sums = self._with_others(self._exchange, list(micro_batches), objective)
+        else:
+            sums = Sums(self._on_nonfinite)
+            for micro_batch in micro_batches:
+                value = sums.add(self._forward(objective, micro_batch))
+                if value is not None:
+                    (value if self._scaler is None else self._scaler.scale(value)).backward()
         done = self._finish(sums)
         if buffers and not done.stepped:
             _assign(*buffers)  # what was skipped must not stay in BatchNorm's statistics
         return done
 
-    def _run_with_others(self, turn: Turn, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
-        """Forward and backward where other processes have the rest of the batch: each exchanges in its last backward.
-
-        One that has nothing to go back through goes through with zeros: the others wait for it.
-        """
-        sums = turn.begin(self.optimizer)
-        if isinstance(turn, ShardTurn):
-            lacking = self._run_in_shards(turn, sums, micro_batches, objective)
-            turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
-            return sums
-        for micro_batch in micro_batches[:-1]:
-            self._backward(sums.add(self._forward(objective, micro_batch)))
-        loss = turn.last(lambda: self._forward(objective, micro_batches[-1]) if micro_batches else None)
-        if loss is not None:
-            self._backward(sums.add(loss))
-        missing = turn.without_gradient()
-        lacking = {parameter for parameter in missing if parameter.grad is None}
-        if missing:
-            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
-        turn.exchange(sums, lacking, stop_on_bad=self._on_nonfinite == "stop")
+    def _with_others(self, exchange: Exchange, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
+        """Forward and backward where other processes have the rest of the batch: what all of them have added up."""
+        sums = SharedSums(exchange.reference, exchange.processes)
+        exchange.backward(
+            self.optimizer,
+            sums,
+            micro_batches,
+            lambda micro_batch: self._forward(objective, micro_batch),
+            scale=_unchanged if self._scaler is None else self._scaler.scale,
+            stop_on_bad=self._on_nonfinite == "stop",
+        )
         return sums
-
-    def _run_in_shards(
-        self, turn: ShardTurn, sums: Sums, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]
-    ) -> set[Tensor]:
-        """The same where each process holds a share of the model: every backward is one of all processes.
-
-        A micro-batch that adds nothing goes back from the outputs of the model with zeros, whatever its loss is made of.
-        Returns the parameters that have no gradient here.
-        """
-        for micro_batch in micro_batches:
-            loss = self._forward(objective, micro_batch)
-            value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
-            outputs = turn.outputs(needed=value is None)
-            if value is not None:
-                self._backward(value)
-            elif outputs:
-                torch.autograd.backward(outputs, [torch.zeros_like(output) for output in outputs])
-        return turn.lacking()
-
-    def _backward(self, value: Tensor | None) -> None:
-        if value is not None:
-            (value if self._scaler is None else self._scaler.scale(value)).backward()
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of one micro-batch; `count` says how many samples (or tokens) `loss` is the mean of."""
@@ -318,14 +303,15 @@ class UpdateCycle:
             inside = True
             if evaluations:
                 _assign(buffers, before)
-            sums = Sums(self._on_nonfinite)
             self._clear()
-            if self._turn is not None:
-                sums = self._run_with_others(self._turn, micro_batches, objective)
-            for micro_batch in micro_batches if self._turn is None else ():
-                value = sums.add(self._forward(objective, micro_batch))
-                if value is not None:
-                    value.backward()
+            if self._exchange is not None:
+                sums = self._with_others(self._exchange, micro_batches, objective)
+            else:
+                sums = Sums(self._on_nonfinite)
+                for micro_batch in micro_batches:
+                    value = sums.add(self._forward(objective, micro_batch))
+                    if value is not None:
+                        value.backward()
             if not evaluations:
                 after.extend(buffer.clone() for buffer in buffers)
             evaluations.append(self._evaluated(sums))
@@ -346,6 +332,10 @@ class UpdateCycle:
             return evaluations[0]._replace(stepped=False)
         _assign(buffers, after)
         return evaluations[0]
+
+
+def _unchanged(value: Tensor) -> Tensor:
+    return value
 
 
 def _step_too_large(optimizer: Optimizer, error: Exception) -> OutOfMemory:

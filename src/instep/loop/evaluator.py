@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 from instep import keys
-from instep.computing import Computing
 from instep.data.feed import Feed
 from instep.data.loading.loader import Loader
 from instep.data.memory import clean_up, is_out_of_memory, said
@@ -24,13 +23,14 @@ from instep.distributed.spread import Spread
 from instep.distributed.state import buffers_of_first
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.evaluate import evaluate, forward, predict
-from instep.metrics import Metric
-from instep.objective import Objective
+from instep.loop.batch_plan import Sizes
+from instep.loop.evaluate import evaluate, forward, predict
+from instep.loop.metrics import Metric
+from instep.loop.objective import Objective
+from instep.loop.out_of_memory import Overflow
+from instep.loop.precision import Computing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
-from instep.overflow import Overflow
-from instep.sizes import Sizes
 
 Seen = TypeVar("Seen")
 
