@@ -14,7 +14,7 @@ from cycled import LENGTH, fitted, last, rows, trainer
 from instep import Loss, OneCycle, Trainer
 from instep.cli import main
 from instep.errors import DescriptionError, InstepError, Notice, UpdateError
-from instep.history import HistoryFile
+from instep.run.history import HistoryFile
 from instep.schedules import Constant, Linear
 from tiny import CLASSES, FEATURES, TASKS
 

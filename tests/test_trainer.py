@@ -17,11 +17,12 @@ import torch.nn.functional as F
 import torchmetrics
 from torch import Tensor, nn
 
-from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys, window
+from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
 from instep.data import Order
 from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError, UpdateError
 from instep.optim.freeze import freeze
 from instep.optim.groups import param_groups
+from instep.run import window
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)

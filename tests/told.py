@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from instep.history import History, HistoryFile
 from instep.records import Evaluation, Logged, Pace, Plan
+from instep.run.history import History, HistoryFile
 
 STEPS_PER_EPOCH, EPOCHS = 120, 10
 CREATED = datetime(2026, 1, 5, 10, 0, tzinfo=UTC)

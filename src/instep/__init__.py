@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.visit import watch as watch
-    from instep.history import History as History
     from instep.loop.evaluate import evaluating as evaluating
     from instep.loop.metrics import accuracy as accuracy
     from instep.loop.objective import Loss as Loss
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
     from instep.records import Update as Update
+    from instep.run.history import History as History
     from instep.schedules import OneCycle as OneCycle
     from instep.trainer import Trainer as Trainer
     from instep.tuning.batch_size import BatchSizeSearch as BatchSizeSearch
@@ -40,7 +40,7 @@ _HOME = {
     "Cycles": "instep.tuning.cycles",
     "Done": "instep.records",
     "Evaluation": "instep.records",
-    "History": "instep.history",
+    "History": "instep.run.history",
     "Loss": "instep.loop.objective",
     "OneCycle": "instep.schedules",
     "RangeTest": "instep.tuning.range_test",

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from instep.errors import DescriptionError
-from instep.logbook import Logbook
 from instep.loop.monitor import Monitor
 from instep.loop.stepper import Player
 from instep.report.numbers import number, rate
+from instep.run.logbook import Logbook
 from instep.schedules import Constant
 from instep.schedules.drive import PositionDrive
 from instep.tuning.cycles import Cycle, CycledRun, CycleOptions, Cycles, chosen, gain

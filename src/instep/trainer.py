@@ -28,7 +28,6 @@ from instep.data.pieces import piece
 from instep.data.position import Collate, Transform
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
-from instep.description import Description, as_json, description_notes, plan_of
 from instep.distributed.interrupt import Interrupt
 from instep.distributed.shard import Shard, Shares, require_shardable, require_sharded
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
@@ -36,11 +35,6 @@ from instep.distributed.state import take_from_first
 from instep.distributed.world import World, enter
 from instep.doctor.house_call import watching
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
-from instep.folder import CHECKPOINTS
-from instep.history import History
-from instep.keeper import Keeper
-from instep.learned import Learned
-from instep.logbook import Logbook
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.batch_plan import Sizes, needs_two
 from instep.loop.evaluator import Examiner
@@ -57,7 +51,14 @@ from instep.optim.clip import Limit
 from instep.optim.train_eval import Modes
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
-from instep.saver import OnCheckpointError, Saver
+from instep.run.assemble import load_init, loss_modules
+from instep.run.checkpoints import OnCheckpointError, Saver
+from instep.run.description import Description, as_json, description_notes, plan_of
+from instep.run.folder import CHECKPOINTS
+from instep.run.history import History
+from instep.run.keeper import Keeper
+from instep.run.logbook import Logbook
+from instep.run.training_state import Learned
 from instep.schedules import OneCycle, drive
 from instep.schedules.retuned import retuned
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
@@ -67,7 +68,6 @@ from instep.tuning.rehearsal import require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.stage import rehearsed
 from instep.tuning.sweep import Mode, peak_momentum
-from instep.wiring import load_init, loss_modules
 
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {

@@ -18,8 +18,8 @@ from cli.said import BUILD, Instep
 from instep import keys
 from instep.cli.border import WrongUse
 from instep.cli.train import closing_line, split
-from instep.history import History
-from instep.lock import Lock
+from instep.run.history import History
+from instep.run.lock import Lock
 
 
 def described(folder: str | Path) -> dict[str, object]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from instep.cli.border import WrongUse
 from instep.errors import FolderError
-from instep.folder import DESCRIPTION
-from instep.lock import Lock
+from instep.run.folder import DESCRIPTION
+from instep.run.lock import Lock
 
 
 def move_aside(folder: Path) -> Path | None:

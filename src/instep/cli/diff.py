@@ -12,9 +12,9 @@ from instep.cli import rebuilt
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.errors import CheckpointError
-from instep.folder import CHECKPOINTS
 from instep.report import diff, weights
 from instep.report.folder import read_run
+from instep.run.folder import CHECKPOINTS
 
 
 @dataclass(frozen=True)

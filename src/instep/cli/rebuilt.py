@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import tyro
 
-from instep.changes import differences
 from instep.checkpoint import locate, steps
 from instep.cli import script
 from instep.cli.border import YELLOW, WrongUse, say
@@ -20,10 +19,11 @@ from instep.cli.options import parse_with_build
 from instep.cli.train import Own as TrainOptions
 from instep.data.pieces import piece
 from instep.data.structure import size
-from instep.description import told
 from instep.errors import CheckpointError
-from instep.folder import CHECKPOINTS
 from instep.report.folder import RunFolder, read_run, section
+from instep.run.changes import differences
+from instep.run.description import told
+from instep.run.folder import CHECKPOINTS
 from instep.trainer import Trainer
 
 # Options that all these commands have.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError
-from instep.history import History, HistoryFile, Mode
+from instep.run.history import History, HistoryFile, Mode
 
 DESCRIPTION, HISTORY = "run.json", "history.jsonl"
 

@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from instep.history import History
 from instep.report import checkpoints
 from instep.report.folder import RunFolder, read_run, section
 from instep.report.numbers import age, number, rate, size
 from instep.report.sparkline import sparkline
 from instep.report.standing import epoch_number
 from instep.report.table import clean, columns, labelled, wrapped
+from instep.run.history import History
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what

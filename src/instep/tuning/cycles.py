@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-from instep.description import told
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import require_whole
 from instep.report.numbers import number, rate
 from instep.report.table import columns, wrapped
+from instep.run.description import told
 from instep.schedules.one_cycle import OneCycle
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import Rehearsal

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from instep.checkpoint import steps
-from instep.folder import CHECKPOINTS
+from instep.run.folder import CHECKPOINTS
 
 
 def load_init(model: nn.Module, init: str | Path, folder: Path | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from instep.records import Update
-from instep.window import Mean, Window
+from instep.run.window import Mean, Window
 
 
 class Tally:

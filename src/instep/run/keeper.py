@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.changes import COMPARED, ignores_length, require_same
 from instep.checkpoint import Checkpoint, read_newest, steps
 from instep.checkpoint.rows import Holding
 from instep.errors import FolderError
-from instep.folder import RunFolder
-from instep.logbook import Logbook
-from instep.saver import Saver
+from instep.run.changes import COMPARED, ignores_length, require_same
+from instep.run.checkpoints import Saver
+from instep.run.folder import RunFolder
+from instep.run.logbook import Logbook
 
 Description = Callable[[], Mapping[str, Any]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError
-from instep.history.record import Row
+from instep.run.history.record import Row
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError, FolderError
-from instep.history import History, HistoryFile, free_names
 from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.report.progress import Progress, progress
-from instep.tally import Tallies
-from instep.window import Mean, Window
+from instep.run.history import History, HistoryFile, free_names
+from instep.run.tally import Tallies
+from instep.run.window import Mean, Window
 
 
 class Logbook:

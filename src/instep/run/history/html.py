@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from instep.history.record import History, Row
+from instep.run.history.record import History, Row
 
 SHOWN_EVALUATIONS = 12
 WIDTH, HEIGHT = 480, 120

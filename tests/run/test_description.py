@@ -13,7 +13,7 @@ from torch import nn
 
 from instep import OneCycle
 from instep.data.sources.recognize import as_source
-from instep.description import fingerprint, told
+from instep.run.description import fingerprint, told
 
 
 @pytest.mark.parametrize(

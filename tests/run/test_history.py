@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import told
 from instep.errors import DescriptionError, FolderError
-from instep.history import History, HistoryFile
 from instep.records import Evaluation
+from instep.run.history import History, HistoryFile
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from instep.checkpoint import Checkpoint, Writer, check, locate, read, verify
 from instep.checkpoint.sharded import ShardWriter, seal_shards
 from instep.distributed.world import World
 from instep.errors import CheckpointError, DescriptionError, FolderError
-from instep.folder import CHECKPOINTS
 from instep.loop.batch_plan import require_whole
+from instep.run.folder import CHECKPOINTS
 
 CheckpointEvery = int | str | None
 OnCheckpointError = Literal["stop", "continue"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError
-from instep.lock import Lock
+from instep.run.lock import Lock
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 

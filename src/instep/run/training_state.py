@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from instep.buffers import passing_buffers, restore_passing_buffers
 from instep.checkpoint import capture_optimizer, restore_model, restore_optimizer
 from instep.errors import CheckpointError
 from instep.loop.stepper import Player
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.run.buffers import passing_buffers, restore_passing_buffers
 
 
 class Learned:
