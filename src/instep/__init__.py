@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
     from instep.optim.groups import param_groups as param_groups
-    from instep.previewing import preview as preview
     from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
     from instep.records import Update as Update
+    from instep.report.previewing import preview as preview
     from instep.run.history import History as History
     from instep.schedules import OneCycle as OneCycle
     from instep.trainer import Trainer as Trainer
@@ -55,7 +55,7 @@ _HOME = {
     "keys": "instep.keys",
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
-    "preview": "instep.previewing",
+    "preview": "instep.report.previewing",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
     "unfreeze": "instep.optim.freeze",

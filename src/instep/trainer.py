@@ -20,7 +20,6 @@ from torch import nn
 from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.shelf import path_of
-from instep.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.data.device import choose
 from instep.data.feed import Feed, Loading
 from instep.data.loading.loader import Batch, WorkerCount, sent_batch
@@ -63,6 +62,7 @@ from instep.schedules import OneCycle, drive
 from instep.schedules.retuned import retuned
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
 from instep.tuning.cycles import CycleOptions, Cycles
+from instep.tuning.cycling import Cycling, require_cycles, require_in_cycles, require_no_cycles
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import require_one_optimizer
 from instep.tuning.snapshot import untouched

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from instep.cli.recipes.digits import digits
 from instep.errors import DescriptionError, InstepError
-from instep.recipes.digits import digits
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.sweep import BEFORE
 from tuning.curves import TYPICAL, curve

@@ -21,7 +21,7 @@ FAILED, WRONG_USE, SIGNALLED = 1, 2, 128
 RED, YELLOW, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_RECIPES = _PACKAGE / "recipes"  # trained like a user's file, so its frames are shown like theirs
+_RECIPES = _PACKAGE / "cli" / "recipes"  # trained like a user's file, so its frames are shown like theirs
 _LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import tyro
 
-import instep
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 
 # A real module, so that it is checked and tested like the others; read as text here.
-STARTER = Path(instep.__file__).parent / "recipes" / "starter.py"
+STARTER = Path(__file__).parent / "recipes" / "starter.py"
 
 
 @dataclass(frozen=True)

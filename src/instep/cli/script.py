@@ -66,7 +66,7 @@ def load(target: str) -> Script:
 
 def recipe() -> Script:
     """The built-in recipe, as if it were a file of the user's."""
-    from instep.recipes import train_digits
+    from instep.cli.recipes import train_digits
 
     return Script(Path(train_digits.__file__), "build", train_digits.build, "digits", is_recipe=True)
 

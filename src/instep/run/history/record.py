@@ -143,7 +143,7 @@ class History:
         return f"History({', '.join(parts)})"
 
     def _repr_html_(self) -> str:
-        from instep.history.html import draw  # it imports this file
+        from instep.run.history.html import draw  # it imports this file
 
         return draw(self)
 

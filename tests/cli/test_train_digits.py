@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from instep import keys
-from instep.recipes.train_digits import DigitReader, Wobble, build
+from instep.cli.recipes.train_digits import DigitReader, Wobble, build
 
 
 def accuracy(seed: int) -> float:

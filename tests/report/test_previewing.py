@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from instep import Trainer, preview
+from instep.cli.recipes.digits import digits
 from instep.errors import DescriptionError
-from instep.recipes.digits import digits
 
 
 def make(x: torch.Tensor, y: torch.Tensor) -> Trainer:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.optim import AdamW
 
 import instep
-from instep.recipes.digits import digits
+from instep.cli.recipes.digits import digits
 
 
 def build(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from instep.recipes import digits as module
-from instep.recipes.digits import FILE, digits
+from instep.cli.recipes import digits as module
+from instep.cli.recipes.digits import FILE, digits
 
 
 def test_the_images_and_their_labels() -> None:
