@@ -10,12 +10,12 @@ import instep
 ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
-    errors records keys data schedules distributed optim loop checkpoint run report tuning doctor trainer cli
+    errors records text keys data schedules distributed optim loop checkpoint run report tuning doctor trainer cli
 """.split()  # noqa: SIM905
 # The front door looks at everything, and is said apart.
 OUTSIDE = {"__init__", "__main__"}
 # The doctor looks at strangers' scripts, and knows next to nothing of ours.
-DOCTOR = {"doctor", "errors", "records", "report"}
+DOCTOR = {"doctor", "errors", "records", "text"}
 
 
 def room_of(path: Path) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
     from instep.records import Update as Update
-    from instep.report.previewing import preview as preview
+    from instep.report.preview import preview as preview
     from instep.run.history import History as History
     from instep.schedules import OneCycle as OneCycle
     from instep.trainer import Trainer as Trainer
@@ -55,7 +55,7 @@ _HOME = {
     "keys": "instep.keys",
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
-    "preview": "instep.report.previewing",
+    "preview": "instep.report.preview",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
     "unfreeze": "instep.optim.freeze",

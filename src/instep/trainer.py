@@ -50,6 +50,7 @@ from instep.optim.clip import Limit
 from instep.optim.train_eval import Modes
 from instep.records import Done, Evaluation, Plan, Update
 from instep.report.plan import render
+from instep.report.progress import progress as show_progress
 from instep.run.assemble import load_init, loss_modules
 from instep.run.checkpoints import OnCheckpointError, Saver
 from instep.run.description import Description, as_json, description_notes, plan_of
@@ -306,7 +307,7 @@ class Trainer:
             History(monitor=self._monitor.name, mode=self._monitor.mode) if self._monitor else History(),
             log_every=log_every,
             waited_s=lambda: self._loader.waited_s,
-            show=progress if self.rank == 0 else False,
+            show=functools.partial(show_progress, progress if self.rank == 0 else False),
         )
         first = min(batch_size, samples)
         self._description = Description(
@@ -927,7 +928,7 @@ class Trainer:
 
     def set_progress(self, show: bool | None) -> None:
         """Whether to show progress: True, False, or None for what suits the terminal."""
-        self._logbook.show = show if self.rank == 0 else False  # rank 0 speaks
+        self._logbook.show = functools.partial(show_progress, show if self.rank == 0 else False)  # rank 0 speaks
 
     def _evaluation_due(self, every: int) -> bool:
         return self._step % every == 0 or self._step == self._stop

@@ -54,7 +54,7 @@ class Difference:
         return self.names("unexpected")
 
     def __str__(self) -> str:
-        from instep.report.table import clean, columns
+        from instep.text import clean, columns
 
         if not self.odds:
             return "no difference"

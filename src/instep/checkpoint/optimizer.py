@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from instep.errors import CheckpointError
+from instep.text import listed
 
 Named = Iterable[tuple[str, Tensor]]
 
@@ -147,7 +148,7 @@ def _require_same_groups(optimizer: Optimizer, names: Mapping[Tensor, str], befo
     for number, (group, kept) in enumerate(zip(optimizer.param_groups, before, strict=True)):
         now, then = [names[parameter] for parameter in group["params"]], kept["parameters"]
         missing, new = [name for name in then if name not in now], [name for name in now if name not in then]
-        told = [f"{word} {_listed(some)}" for word, some in (("lacks", missing), ("also has", new)) if some]
+        told = [f"{word} {listed(some)}" for word, some in (("lacks", missing), ("also has", new)) if some]
         if told:
             raise CheckpointError(f"parameter group {number} is not that of the checkpoint: it {' and '.join(told)}.")
         if now != then:
@@ -168,7 +169,7 @@ def _require_same_forms(names: Mapping[Tensor, str], captured: Mapping[str, Any]
             )
     strangers = set(captured["state"]) - set(names.values())
     if strangers:
-        raise CheckpointError(f"the checkpoint holds state of {_listed(sorted(map(str, strangers)))}, which no group has.")
+        raise CheckpointError(f"the checkpoint holds state of {listed(sorted(map(str, strangers)))}, which no group has.")
 
 
 def _restore_options(group: dict[str, Any], before: Mapping[str, Any], leave: Collection[str]) -> None:
@@ -204,7 +205,3 @@ def _moved(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: _moved(item, device) for key, item in value.items()}
     return value
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(str, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

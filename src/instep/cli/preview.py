@@ -13,7 +13,7 @@ import tyro
 
 from instep.cli import script
 from instep.cli.target import file_first, parsed
-from instep.report.previewing import preview
+from instep.report.preview import preview
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from instep.cli import aside, script
 from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
 from instep.errors import InstepError
-from instep.report.numbers import duration, number, rate
 from instep.report.plan import render
 from instep.run.folder import CHECKPOINTS, read_description
 from instep.run.history import History, Row
+from instep.text import duration, number, rate
 from instep.trainer import Trainer
 
 _STARTED = "INSTEP_PROCESSES"  # set in those that were started for --processes

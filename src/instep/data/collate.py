@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import default_collate
 
 from instep.data.structure import is_namedtuple, is_record
+from instep.text import listed
 
 _LEAVES = (Tensor, np.ndarray, np.generic, int, float, str, bytes)
 
@@ -67,7 +68,7 @@ def _difference(first: Any, other: Any, path: str) -> tuple[str, str] | None:
             return f"has the shape {tuple(other.shape)}{where}", f"has {tuple(first.shape)}"
     elif isinstance(first, Mapping):
         if set(first) != set(other):
-            return f"has the keys {_listed(other)}{where}", f"has {_listed(first)}"
+            return f"has the keys {listed(other) or 'none'}{where}", f"has {listed(first) or 'none'}"
         return next(filter(None, (_difference(first[key], other[key], f"{path}[{key!r}]") for key in first)), None)
     elif isinstance(first, tuple | list):
         if len(first) != len(other):
@@ -93,7 +94,3 @@ def _described(thing: Any) -> str:
     if isinstance(thing, Tensor | np.ndarray):
         return f"a {type(thing).__name__} of shape {tuple(thing.shape)}"
     return "None" if thing is None else f"a {type(thing).__name__}"
-
-
-def _listed(keys: Mapping[Any, Any]) -> str:
-    return ", ".join(map(str, keys)) or "none"

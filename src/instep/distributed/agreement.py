@@ -10,6 +10,7 @@ from typing import Any
 
 from instep.distributed.world import World
 from instep.errors import PeerError
+from instep.text import cut
 
 
 def require_same(world: World, description: Mapping[str, Any]) -> None:
@@ -40,5 +41,4 @@ def differences(first: Any, own: Any, where: str) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    text = "missing" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return cut("missing" if value is None else value)

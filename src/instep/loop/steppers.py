@@ -18,6 +18,7 @@ from instep.loop.update import Exchange, UpdateCycle
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.schedules import drive
+from instep.text import listed
 
 MakeOptimizer = Callable[[Any], Optimizer]
 Optimizers = Optimizer | MakeOptimizer | Mapping[str, Optimizer | MakeOptimizer]
@@ -70,15 +71,18 @@ def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) ->
     if names == [""]:
         if isinstance(optimizer, Mapping):
             raise DescriptionError(
-                f"optimizer= has the names {_listed(optimizer)}, and objective= has none; pass an objective for each name, "
-                "or one optimizer."
+                f"optimizer= has the names {listed(map(repr, optimizer))}, and objective= has none; pass an objective "
+                "for each name, or one optimizer."
             )
         return {"": optimizer_for(optimizer, model)}
     if not isinstance(optimizer, Mapping):
-        raise DescriptionError(f"objective= has the names {_listed(names)}; pass an optimizer for each: optimizer={{…}}.")
+        raise DescriptionError(
+            f"objective= has the names {listed(map(repr, names))}; pass an optimizer for each: optimizer={{…}}."
+        )
     if set(optimizer) != set(names):
         raise DescriptionError(
-            f"objective= has the names {_listed(names)}, optimizer= has {_listed(optimizer)}; they must be the same ones."
+            f"objective= has the names {listed(map(repr, names))}, optimizer= has {listed(map(repr, optimizer))}; they must be "
+            "the same ones."
         )
     return {name: _optimizer(name, optimizer[name], model) for name in names}
 
@@ -211,8 +215,6 @@ def _by_name(option: str, value: Any, names: list[str]) -> dict[str, Any]:
 def _require_known(option: str, value: Mapping[str, Any], names: list[str]) -> None:
     strange = [name for name in value if name not in names]
     if strange:
-        raise DescriptionError(f"{option}= has the name {strange[0]!r}, which no objective has; there are {_listed(names)}.")
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names))
+        raise DescriptionError(
+            f"{option}= has the name {strange[0]!r}, which no objective has; there are {listed(map(repr, names))}."
+        )

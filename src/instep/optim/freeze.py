@@ -19,7 +19,7 @@ from torch import nn
 
 from instep.errors import DescriptionError, Notice
 from instep.optim.parts import Part, Slot, What, modules_of, part_of, slots_of
-from instep.optim.table import columns, shortened
+from instep.text import columns, listed
 
 _WAS = "_instep_was_trainable"  # in the owner of a frozen parameter: {its attribute: requires_grad before}
 _WHOLE = Part("the model", ("",), is_pattern=False)
@@ -215,7 +215,7 @@ def _say_by_hand(slots: list[Slot]) -> None:
     by_hand = [slot.name for slot in slots if not slot.parameter.requires_grad]
     if by_hand:
         warnings.warn(
-            f"unfreeze() found nothing that freeze() froze; {shortened(by_hand)} had requires_grad=False set by hand, and "
+            f"unfreeze() found nothing that freeze() froze; {listed(by_hand, most=4)} had requires_grad=False set by hand, and "
             "keep it. Use requires_grad_(True) for these.",
             Notice,
             stacklevel=3,

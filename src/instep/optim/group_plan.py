@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedParameter
 from instep.errors import DescriptionError
 from instep.optim.layers import LayerNames, Layers, found_layers, said_layers
 from instep.optim.parts import Part, Slot, What, depth, part_of, slots_of
-from instep.optim.table import columns, shortened
+from instep.text import columns, listed
 
 Options = Mapping[str, Any]
 Rules = Mapping[Any, Options]  # by What: a key type does not vary, and {"a": …} would not be a Mapping[What, …]
@@ -236,7 +236,7 @@ def _frozen_notes(names: Sequence[Sequence[Slot]], include_frozen: bool) -> list
         return []
     count = sum(slot.parameter.numel() for slot in frozen)
     where = "in their groups, nothing moves them until they are unfrozen" if include_frozen else "in no group"
-    return [f"frozen, {count:,} numbers, {where}: {shortened([slot.name for slot in frozen])}"]
+    return [f"frozen, {count:,} numbers, {where}: {listed([slot.name for slot in frozen], most=4)}"]
 
 
 def _option(options: Options, name: str) -> str:

@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from instep.report.numbers import age, size
-from instep.report.table import columns
+from instep.text import age, columns, size
 
 FOLDER, LATEST, BEST = "checkpoints", "LATEST", "BEST"
 _NAME = re.compile(r"step-(\d{8,15})")

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from instep.report.folder import RunFolder
-from instep.report.numbers import number
-from instep.report.table import clean, columns
+from instep.text import clean, columns, number
 
 # What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
 OWN = frozenset({"created", "status", "format", "script.options"})

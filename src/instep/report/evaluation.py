@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 from instep.records import Evaluation
-from instep.report.numbers import number
-from instep.report.table import clean, columns
+from instep.text import clean, columns, number
 
 
 def render(evaluation: Evaluation, where: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from instep.report.numbers import number
 from instep.report.standing import Standing
+from instep.text import number
 
 if TYPE_CHECKING:
     from instep.records import Evaluation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instep.report.table import clean, labelled, wrapped
+from instep.text import clean, labelled, wrapped
 
 if TYPE_CHECKING:
     from instep.records import Plan

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.report.numbers import number
-from instep.report.table import clean, columns
+from instep.text import clean, columns, number
 
 ROWS, NUMBERS = 5, 8
 

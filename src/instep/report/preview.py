@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import base64
+import html
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from instep.report.numbers import many
+from instep.errors import DescriptionError
 from instep.report.picture_grid import for_file, for_terminal
 from instep.report.png import png
-from instep.report.table import clean, columns, wrapped
+from instep.text import clean, columns, many, wrapped
 
 if TYPE_CHECKING:
     from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
@@ -80,3 +83,61 @@ def _warnings(warnings: Sequence[str], width: int) -> list[str]:
         first, *others = wrapped(clean(warning), width - len("warning: "))
         lines += [f"warning: {first}", *(" " * len("warning: ") + other for other in others)]
     return lines
+
+
+class Looked(Protocol):
+    """A run whose data can be looked at: a Trainer."""
+
+    def look(
+        self,
+        *,
+        decode: Callable[[Any], str] | None = None,
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+    ) -> Preview: ...
+
+
+class Previewed:
+    """What was seen: print it, show it in a notebook, or save its images."""
+
+    def __init__(self, seen: Preview) -> None:
+        self.seen = seen
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks wrong at first sight."""
+        return tuple(self.seen.warnings)
+
+    def text(self, *, width: int = 80, colour: bool = False) -> str:
+        return render(self.seen, width=width, colour=colour)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the images as a PNG file."""
+        content = picture_file(self.seen)
+        if content is None:
+            raise DescriptionError("there are no images in this data, so there is no picture to save.")
+        path = Path(path)
+        path.write_bytes(content)
+        return path
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        content = picture_file(self.seen)
+        picture = f'<img src="data:image/png;base64,{base64.b64encode(content).decode()}">' if content is not None else ""
+        return f"{picture}<pre>{html.escape(self.text())}</pre>"
+
+
+def preview(
+    trainer: Looked,
+    *,
+    decode: Callable[[Any], str] | None = None,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+) -> Previewed:
+    """The first batches of every data set of a run, after all transforms: shapes, ranges, classes, images, and warnings.
+
+    `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation. Leaves no trace in the run.
+    """
+    return Previewed(trainer.look(decode=decode, mean=mean, std=std))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from instep.errors import DescriptionError
 from instep.report.folder import RunFolder, find_runs, read_run
-from instep.report.numbers import age, number, size
-from instep.report.table import clean, columns
+from instep.text import age, clean, columns, number, size
 
 HEAD = ("run", "state", "step", "of", "best", "age", "size")
 TEXTS = ("run", "state", "best")

@@ -9,11 +9,9 @@ from typing import Any
 
 from instep.report import checkpoints
 from instep.report.folder import RunFolder, read_run, section
-from instep.report.numbers import age, number, rate, size
-from instep.report.sparkline import sparkline
 from instep.report.standing import epoch_number
-from instep.report.table import clean, columns, labelled, wrapped
 from instep.run.history import History
+from instep.text import age, clean, columns, labelled, number, rate, size, sparkline, wrapped
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what

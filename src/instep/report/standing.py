@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from instep.report.numbers import duration, many, number, rate
+from instep.text import duration, many, number, rate
 
 if TYPE_CHECKING:
     from instep.records import Evaluation, Logged, Plan

@@ -19,8 +19,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from instep.report.numbers import number
 from instep.report.standing import Standing, epoch_number
+from instep.text import number
 
 if TYPE_CHECKING:
     from instep.records import Evaluation

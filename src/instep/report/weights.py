@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.report.numbers import number
-from instep.report.table import clean, columns
+from instep.text import clean, columns, listed, number
 
 SHOWN = 20
 
@@ -27,7 +26,9 @@ def lines(one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[str, st
     """A verdict, then the tensors that differ, the most different first."""
     ours, theirs = ({n: v for n, v in state.items() if isinstance(v, Tensor)} for state in (one, other))
     different = [found for name in ours if name in theirs and (found := compare(name, ours[name], theirs[name]))]
-    alone = [f"only in {clean(run)}: {_listed(only)}" for run, only in zip(names, _alone(ours, theirs), strict=True) if only]
+    alone = [
+        f"only in {clean(run)}: {listed(map(clean, only))}" for run, only in zip(names, _alone(ours, theirs), strict=True) if only
+    ]
     common = sum(name in theirs for name in ours)
     if not common:
         return ["weights: no tensor is in both", *alone]
@@ -64,8 +65,3 @@ def _form(tensor: Tensor) -> str:
 
 def _alone(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return [name for name in ours if name not in theirs], [name for name in theirs if name not in ours]
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(clean(name) for name in names[:8])
-    return f"{shown} and {len(names) - 8:,} more" if len(names) > 8 else shown

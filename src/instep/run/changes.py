@@ -6,6 +6,7 @@ from typing import Any
 from instep.errors import DescriptionError, InstepError
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
+from instep.text import cut
 
 # What decides the result and must be the same, and what only has to be said.
 COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
@@ -65,8 +66,7 @@ def _short(where: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return cut("nothing" if value is None else value)
 
 
 def _about_lengths(lengths: list[Change], grows: bool) -> str:

@@ -6,21 +6,34 @@ Losses are added up unread; the device is asked once a line.
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from instep.errors import DescriptionError, FolderError
 from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
-from instep.report.progress import Progress, progress
 from instep.run.history import History, HistoryFile, free_names
 from instep.run.tally import Tallies
 from instep.run.window import Mean, Window
 
 
+class Progress(Protocol):
+    """How a run is shown while it trains."""
+
+    def start(self, step: int = 0, epoch: int = 0) -> None: ...
+    def advance(self, step: int, epoch: int) -> None: ...
+    def logged(self, line: Logged) -> None: ...
+    def evaluated(self, evaluation: Evaluation, *, best: bool) -> None: ...
+    def go_on_to(self, stop: int) -> None: ...
+    def note(self, text: str) -> None: ...
+    def close(self, state: str) -> None: ...
+
+
 class Logbook:
     """Opened when a run begins or goes on, closed when it ends or pauses."""
 
-    def __init__(self, history: History, *, log_every: int, waited_s: Callable[[], float], show: bool | None) -> None:
+    def __init__(
+        self, history: History, *, log_every: int, waited_s: Callable[[], float], show: Callable[[Plan], Progress]
+    ) -> None:
         require_whole("log_every", log_every, least=1)
         self.history = history
         self.show = show
@@ -43,7 +56,7 @@ class Logbook:
 
     def open(self, plan: Plan, step: int) -> None:
         """Begin to show."""
-        self._progress = progress(self.show, plan)
+        self._progress = self.show(plan)
         self._progress.start(step)
         for note in plan.notes:
             self._progress.note(note)

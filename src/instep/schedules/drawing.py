@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from instep.errors import DescriptionError
 from instep.schedules.function import FromFunction
 from instep.schedules.schedule import Schedule
-
-BLOCKS = "▁▂▃▄▅▆▇█"
+from instep.text import BARS
 
 
 def sparkline(schedule: Schedule | Callable[[int], float], total: int, width: int = 40) -> str:
@@ -28,5 +27,5 @@ def blocks(values: Sequence[float]) -> str:
     """Each value as a block, the highest as a full one and 0 as the thinnest."""
     highest = max(values)
     if highest <= 0:
-        return BLOCKS[0] * len(values)
-    return "".join(BLOCKS[min(int(8 * value / highest), 7)] for value in values)
+        return BARS[0] * len(values)
+    return "".join(BARS[min(int(8 * value / highest), 7)] for value in values)

@@ -15,8 +15,7 @@ from typing import Literal, get_args
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import needs_two, require_whole
 from instep.records import Done
-from instep.report.numbers import many, size
-from instep.report.table import columns, wrapped
+from instep.text import columns, many, size, wrapped
 from instep.tuning import pace, resident, trying
 from instep.tuning.footprint import Footprint
 from instep.tuning.measuring import Measuring

@@ -11,10 +11,9 @@ from typing import Any, Literal, Protocol
 
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import require_whole
-from instep.report.numbers import number, rate
-from instep.report.table import columns, wrapped
 from instep.run.description import told
 from instep.schedules.one_cycle import OneCycle
+from instep.text import columns, number, rate, wrapped
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.rehearsal import Rehearsal
 from instep.tuning.sweep import Growth, peak_momentum

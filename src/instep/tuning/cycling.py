@@ -13,10 +13,10 @@ from typing import Any
 from instep.errors import DescriptionError
 from instep.loop.monitor import Monitor
 from instep.loop.stepper import Player
-from instep.report.numbers import number, rate
 from instep.run.logbook import Logbook
 from instep.schedules import Constant
 from instep.schedules.drive import PositionDrive
+from instep.text import number, rate
 from instep.tuning.cycles import Cycle, CycledRun, CycleOptions, Cycles, chosen, gain
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError, InstepError
-from instep.report.numbers import number, rate
+from instep.text import number, rate
 from instep.tuning.curve import Curve
 from instep.tuning.scale import round_ticks, shown_range
 from instep.tuning.verdict import Verdict

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from instep.report.numbers import number, rate
-from instep.report.table import wrapped
+from instep.text import number, rate, wrapped
 from instep.tuning.curve import Curve
 from instep.tuning.scale import shown_range
 from instep.tuning.verdict import Verdict

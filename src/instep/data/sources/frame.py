@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from instep.errors import DescriptionError
+from instep.text import listed
 
 
 def columns_of(frame: Any, target: str | Sequence[str] | None, name: str) -> tuple[Tensor, Tensor]:
     """(x, y): the features as float32, one row a sample; the target as it is needed for a class or for a number."""
     known = [str(column) for column in frame.columns]
     if target is None:
-        raise DescriptionError(f"{name} is a frame; say with target= which column is to be predicted: {_listed(known)}.")
+        raise DescriptionError(f"{name} is a frame; say with target= which column is to be predicted: {listed(known, most=12)}.")
     targets = [target] if isinstance(target, str) else list(target)
     for wanted in targets:
         if wanted not in known:
-            raise DescriptionError(f"target={wanted!r} is no column of {name}; it has {_listed(known)}.")
+            raise DescriptionError(f"target={wanted!r} is no column of {name}; it has {listed(known, most=12)}.")
     duplicates = {column for column in known if known.count(column) > 1}
     if duplicates:
         raise DescriptionError(f"{name} has several columns of the name {min(duplicates)!r}; give each its own.")
@@ -78,7 +79,3 @@ def _whole(numbers: Any, label: Any, name: str) -> Any:
         row = int(np.argmax(np.isnan(numbers)))
         raise DescriptionError(f"column {label!r} of {name} has no value in row {row}; fill it (frame.fillna) or drop the row.")
     return numbers
-
-
-def _listed(columns: list[str]) -> str:
-    return ", ".join(columns[:12]) + (f", … ({len(columns)} in all)" if len(columns) > 12 else "")

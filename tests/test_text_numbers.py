@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from instep.report.numbers import age, duration, many, number, rate, size
+from instep.text import age, duration, many, number, rate, size
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len
 
-from instep.report.table import clean, columns, labelled
+from instep.text import clean, columns, labelled
 
 
 def test_numbers_stand_to_the_right_and_names_to_the_left() -> None:

@@ -2,7 +2,7 @@
 
 import math
 
-from instep.report.sparkline import sparkline
+from instep.text import sparkline
 
 
 def test_it_goes_from_the_lowest_to_the_highest_bar() -> None:
