@@ -89,8 +89,8 @@ def build(epochs: int = 300, seed: int = 0) -> Trainer:
 
 def samples(trainer: Trainer) -> Tensor:
     """Six images of each digit, as one picture of 6 rows, by the averaged generator."""
-    assert trainer.average is not None
-    generator = trainer.average.module["g"]  # type: ignore[index]
+    assert trainer.ema is not None
+    generator = trainer.ema.module["g"]  # type: ignore[index]
     noise = torch.randn(60, NOISE, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         images = generator(noise, torch.arange(10).repeat(6))
@@ -130,7 +130,7 @@ def main() -> None:
     torch.set_num_threads(1)  # small models; and the same bits on every machine of a kind
     trainer = build(options.epochs)
     if options.folder is not None:
-        trainer.set_folder(options.folder)
+        trainer.run.set_folder(options.folder)
     trainer.fit()
     picture = samples(trainer)
     write_png(picture, options.picture)

@@ -38,8 +38,8 @@ def test_gan(tmp_path: Path) -> None:
     spec.loader.exec_module(gan)
     for stop in (20, 99):
         trainer = gan.build(epochs=3)
-        trainer.set_folder(tmp_path / "stopped")
-        trainer.set_progress(False)
+        trainer.run.set_folder(tmp_path / "stopped")
+        trainer.run.set_progress(False)
         for update in trainer.updates():
             if update.step == stop:
                 break

@@ -72,18 +72,18 @@ def trained(trainer: Trainer) -> Tensor:
 
 
 def test_any_number_of_workers_trains_the_same() -> None:
-    alone = trained(make(Augmented(), valid=Augmented(), workers=0))
+    alone = trained(make(Augmented(), valid=Augmented(), num_workers=0))
     for workers in (1, 3):
-        assert torch.equal(trained(make(Augmented(), valid=Augmented(), workers=workers)), alone)
+        assert torch.equal(trained(make(Augmented(), valid=Augmented(), num_workers=workers)), alone)
 
 
 def test_workers_may_change_where_a_run_goes_on(tmp_path: Path) -> None:
     whole = trained(make(Augmented(), folder=tmp_path / "whole"))
     for workers, stop in ((2, 1), (0, 5), (3, 9)):
-        for update in make(Augmented(), folder=tmp_path / "run", workers=workers).updates():
+        for update in make(Augmented(), folder=tmp_path / "run", num_workers=workers).updates():
             if update.step == stop:
                 break
-    assert torch.equal(trained(make(Augmented(), folder=tmp_path / "run", workers=2)), whole)
+    assert torch.equal(trained(make(Augmented(), folder=tmp_path / "run", num_workers=2)), whole)
 
 
 def test_kinds_of_data_train_the_same() -> None:
@@ -125,12 +125,12 @@ def test_a_sampler_is_a_function_of_position(sampler: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_stream_goes_on_by_its_own_state(workers: int, tmp_path: Path) -> None:
-    whole = trained(make(Numbers(), folder=tmp_path / "whole", workers=0))
+    whole = trained(make(Numbers(), folder=tmp_path / "whole", num_workers=0))
     for stop in (2, 5):
-        for update in make(Numbers(), folder=tmp_path / "run", workers=workers).updates():
+        for update in make(Numbers(), folder=tmp_path / "run", num_workers=workers).updates():
             if update.step == stop:
                 break
-    assert torch.equal(trained(make(Numbers(), folder=tmp_path / "run", workers=workers)), whole)
+    assert torch.equal(trained(make(Numbers(), folder=tmp_path / "run", num_workers=workers)), whole)
 
 
 def test_a_generator_function_goes_on_by_skipping(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_data_that_does_not_fit() -> None:
     with pytest.raises(DescriptionError, match=r"valid=0\.1 takes a share of the training data, and train is an iterable"):
         make(Numbers(), valid=0.1)
     with pytest.raises(DescriptionError, match="workers=-1 must be a whole number"):
-        make((X, Y), workers=-1)
+        make((X, Y), num_workers=-1)
 
 
 def test_the_plan_tells_of_a_stream() -> None:

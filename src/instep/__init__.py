@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
     from instep.optim.groups import param_groups as param_groups
-    from instep.records import Done as Done
     from instep.records import Evaluation as Evaluation
+    from instep.records import StepResult as StepResult
     from instep.records import Update as Update
     from instep.report.preview import preview as preview
     from instep.run.history import History as History
@@ -38,7 +38,7 @@ __version__ = "0.1.0"
 _HOME = {
     "BatchSizeSearch": "instep.tuning.batch_size",
     "Cycles": "instep.tuning.cycles",
-    "Done": "instep.records",
+    "StepResult": "instep.records",
     "Evaluation": "instep.records",
     "History": "instep.run.history",
     "Loss": "instep.loop.objective",
@@ -65,12 +65,12 @@ _HOME = {
 __all__ = [
     "BatchSizeSearch",
     "Cycles",
-    "Done",
     "Evaluation",
     "History",
     "Loss",
     "OneCycle",
     "RangeTest",
+    "StepResult",
     "Trainer",
     "Update",
     "UpdateCycle",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Done(NamedTuple):
+class StepResult(NamedTuple):
     """What one update cycle did.
 
     `loss` is the mean over all micro-batches, weighted by their counts: a detached 0-dim tensor that nobody has read yet.
@@ -32,8 +32,8 @@ class Update(NamedTuple):
 
     `loss`, `count` and `grad_norm` may be tensors on the device: reading them (`float(update.loss)`) waits for it.
 
-    Where several objectives take turns, it is the update of the first one that plays every time, and `players` holds those of all
-    that played, by name.
+    Where several objectives take turns, it is the update of the first one that is due every time, and `by_objective` holds those
+    of all that were due, by name.
     """
 
     step: int  # update cycles begun before this one, over the whole run
@@ -47,12 +47,12 @@ class Update(NamedTuple):
     skipped: bool
     clipped: Tensor | None = None
     penalty: Tensor | None = None
-    players: "Mapping[str, Update]" = MappingProxyType({})
+    by_objective: "Mapping[str, Update]" = MappingProxyType({})
 
     @property
     def losses(self) -> dict[str, Tensor]:
         """The loss of each objective by its name; empty in a plain run, where it is `loss`."""
-        return {name: update.loss for name, update in self.players.items()}
+        return {name: update.loss for name, update in self.by_objective.items()}
 
     @property
     def lr(self) -> float:

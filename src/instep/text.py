@@ -138,3 +138,12 @@ def _bar(value: float, low: float, high: float) -> str:
     if high == low:
         return BARS[len(BARS) // 2]
     return BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS)))]
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant; None where none is close."""
+    import difflib
+
+    flat = {name.replace("_", ""): name for name in known}
+    found = difflib.get_close_matches(word.replace("_", "").lower(), flat, n=1, cutoff=0.75)
+    return flat[found[0]] if found else None

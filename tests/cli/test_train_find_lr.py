@@ -99,13 +99,12 @@ INTERRUPTED = """\
 
 def build_cut(schedule: str = "none", seed: int = 0) -> Trainer:
     trainer = build(schedule, seed=seed)
-    log = trainer._recorded
-    def recorded(*arguments):
-        update = log(*arguments)
+    log = trainer.run.logbook.updated
+    def updated(update, **options):
+        log(update, **options)
         if update.step == 9:
             raise KeyboardInterrupt
-        return update
-    trainer._recorded = recorded
+    trainer.run.logbook.updated = updated
     return trainer
 """
 

@@ -86,10 +86,10 @@ def begun_by_one(folder: Path) -> None:
     from distributed.sharding import half_of, penalties
 
     whole = penalties(2)
-    whole.set_folder(folder / "whole")
+    whole.run.set_folder(folder / "whole")
     half_of(whole)
     trainer = everything_on(2)
-    trainer.set_folder(folder / "begun")
+    trainer.run.set_folder(folder / "begun")
     updates = trainer.updates()
     for update in updates:
         if update.step == 2:

@@ -20,7 +20,7 @@ def recorded(trainer: Trainer) -> dict[str, Any]:
             {name: value for name, value in row.items() if name != "clock"} for row in history.rows if row["kind"] == "evaluation"
         ],
         "step": trainer.step,
-        "average": {} if trainer.average is None else dict(trainer.average.module.state_dict()),
+        "average": {} if trainer.ema is None else dict(trainer.ema.module.state_dict()),
     }
 
 

@@ -157,7 +157,7 @@ def two_players(cycle: int) -> Trainer:
         return (fake(model, batch) - 1).square().mean()
 
     optimizers = {name: torch.optim.SGD(models[name].parameters(), lr=0.05, momentum=0.5) for name in ("d", "g")}
-    return trainer(model=models, objective={"d": d, "g": g}, optimizer=optimizers, every={"g": 2}, update_cycle=cycle)  # type: ignore[arg-type]
+    return trainer(model=models, objective={"d": d, "g": g}, optimizer=optimizers, update_every={"g": 2}, update_cycle=cycle)  # type: ignore[arg-type]
 
 
 def unfreezing(cycle: int) -> Trainer:
@@ -188,7 +188,7 @@ def samples_drawn(cycle: int) -> Trainer:
 
 
 def workers(cycle: int) -> Trainer:
-    return trainer(data=Squares(37), model=line(), objective=_squares, workers=1, update_cycle=cycle)
+    return trainer(data=Squares(37), model=line(), objective=_squares, num_workers=1, update_cycle=cycle)
 
 
 def line() -> nn.Module:
@@ -218,7 +218,7 @@ def stream(cycle: int) -> Trainer:
 
 
 def endless_stream(cycle: int) -> Trainer:
-    return trainer(data=Counting(17), update_cycle=cycle, steps_per_epoch=4, workers=1)
+    return trainer(data=Counting(17), update_cycle=cycle, steps_per_epoch=4, num_workers=1)
 
 
 def micro_batches(cycle: int) -> Trainer:

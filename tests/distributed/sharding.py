@@ -149,7 +149,7 @@ SHARDED: dict[str, Build] = {
 def shards_saved(rank: int, size: int, folder: Path) -> Seen:
     """The first half of a run, in a folder; the other half is made by one process, and by three."""
     made = penalties(2)
-    made.set_folder(folder / "shards")
+    made.run.set_folder(folder / "shards")
     half_of(made)
     checkpoint = folder / "shards" / "checkpoints" / "step-00000006"
     held = sum(p.to_local().numel() for p in made.model.parameters())
@@ -166,7 +166,7 @@ def half_of(made: Trainer) -> None:
 def whole_gone_on_with(rank: int, size: int, folder: Path) -> Seen:
     """The other half of a run that one process began with a whole model."""
     made = penalties(2, keep=None)
-    made.set_folder(folder / "whole")
+    made.run.set_folder(folder / "whole")
     found = recorded(made) | {"from": made.resumed_from}
     made.load(6)
     return found | {"at 6": {name: value.full_tensor() for name, value in made.model.named_parameters()}}
@@ -177,7 +177,7 @@ def shards_gone_on_with(rank: int, size: int, folder: Path) -> Seen:
     if rank == 0 and size == 2:
         shutil.copytree(folder / "shards", folder / "shards of two")
     made = penalties(2, shard=True)
-    made.set_folder(folder / "shards of two")
+    made.run.set_folder(folder / "shards of two")
     return recorded(made) | {"from": made.resumed_from}
 
 
@@ -186,7 +186,7 @@ def changed(rank: int, size: int, folder: Path) -> Seen:
     if rank == 0:
         shutil.copytree(folder / "shards", folder / "changed")
     made = penalties(2, clip_value=0.03, allow_changes=("clip_value",), keep=None)
-    made.set_folder(folder / "changed")
+    made.run.set_folder(folder / "changed")
     before = (folder / "changed" / "checkpoints" / "step-00000006" / "MANIFEST.json").stat().st_mtime_ns
     half_of(made)
     after = (folder / "changed" / "checkpoints" / "step-00000006" / "MANIFEST.json").stat().st_mtime_ns

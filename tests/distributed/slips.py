@@ -135,7 +135,7 @@ def range_test(rank: int, size: int, folder: Path) -> Seen:
 def saved(rank: int, size: int, folder: Path) -> Seen:
     """The first half of a run, in a folder; the other half is made by one process."""
     made = everything_on(2)
-    made.set_folder(folder / "half")
+    made.run.set_folder(folder / "half")
     with contextlib.closing(made.updates()) as updates:
         for update in updates:
             if update.step == 2:
@@ -146,7 +146,7 @@ def saved(rank: int, size: int, folder: Path) -> Seen:
 def gone_on_with(rank: int, size: int, folder: Path) -> Seen:
     """The other half of a run that one process began."""
     made = everything_on(2)
-    made.set_folder(folder / "begun")
+    made.run.set_folder(folder / "begun")
     return {**recorded(made), "from": made.resumed_from}
 
 

@@ -53,7 +53,7 @@ def test_each_process_holds_and_writes_its_share(size: int, world: Worlds) -> No
 def test_one_process_goes_on_with_shards(size: int, world: Worlds, alone: Alone, tmp_path: Path) -> None:
     shutil.copytree(world(size).folder / "shards", tmp_path / "shards")
     made = penalties(2, shard=False)
-    made.set_folder(tmp_path / "shards")
+    made.run.set_folder(tmp_path / "shards")
     found = recorded(made)
     assert made.resumed_from == 6
     expected = alone(penalties, 2 * size)

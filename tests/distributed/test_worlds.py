@@ -150,7 +150,7 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
 def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
     made = world(size)
     resumed = everything_on(2)
-    resumed.set_folder(made.folder / "half")
+    resumed.run.set_folder(made.folder / "half")
     resumed.fit()
     assert resumed.resumed_from == 3
     close(dict(resumed.model.state_dict()), alone(everything_on, 2 * size)["weights"])

@@ -2,44 +2,44 @@ import pytest
 from torch import nn
 
 from instep.errors import DescriptionError
-from instep.loop.batch_plan import Sizes
+from instep.loop.batch_plan import BatchPlan
 
 
 def test_how_long_a_run_is() -> None:
-    assert Sizes(63, 32, epochs=10).steps_per_epoch == 2
-    assert Sizes(63, 32, epochs=10).total_steps == 20
-    assert Sizes(63, 32, epochs=10, drop_last=True).total_steps == 10
-    assert Sizes(63, 32, epochs=10, max_steps=7).total_steps == 7
-    assert Sizes(63, 32, epochs=1, max_steps=7).total_steps == 2
-    assert Sizes(63, 32, max_steps=7).total_steps == 7
-    assert Sizes(63, 32, epochs=0).total_steps == 0
+    assert BatchPlan(63, 32, epochs=10).steps_per_epoch == 2
+    assert BatchPlan(63, 32, epochs=10).total_steps == 20
+    assert BatchPlan(63, 32, epochs=10, drop_last=True).total_steps == 10
+    assert BatchPlan(63, 32, epochs=10, max_steps=7).total_steps == 7
+    assert BatchPlan(63, 32, epochs=1, max_steps=7).total_steps == 2
+    assert BatchPlan(63, 32, max_steps=7).total_steps == 7
+    assert BatchPlan(63, 32, epochs=0).total_steps == 0
 
 
 def test_how_a_batch_is_cut() -> None:
-    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(32) == (8, 8, 8, 8)
-    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(31) == (8, 8, 8, 7)
-    assert Sizes(63, 32, update_cycle=4, epochs=1).pieces(2) == (1, 1)
-    assert Sizes(63, 32, micro_batch_size=10, epochs=1).pieces(32) == (8, 8, 8, 8)
-    assert Sizes(63, 32, micro_batch_size=40, epochs=1).pieces(32) == (32,)
+    assert BatchPlan(63, 32, update_cycle=4, epochs=1).pieces(32) == (8, 8, 8, 8)
+    assert BatchPlan(63, 32, update_cycle=4, epochs=1).pieces(31) == (8, 8, 8, 7)
+    assert BatchPlan(63, 32, update_cycle=4, epochs=1).pieces(2) == (1, 1)
+    assert BatchPlan(63, 32, micro_batch_size=10, epochs=1).pieces(32) == (8, 8, 8, 8)
+    assert BatchPlan(63, 32, micro_batch_size=40, epochs=1).pieces(32) == (32,)
 
 
 def test_micro_batches_are_halved_where_they_do_not_fit() -> None:
-    sizes = Sizes(63, 32, epochs=1)
+    sizes = BatchPlan(63, 32, epochs=1)
     found = []
     while (finer := sizes.halved(31)) is not None:
         sizes = finer
         found.append((max(sizes.pieces(31)), max(sizes.pieces(32)), len(sizes.pieces(32)), sizes.pieces(3)))
     assert found == [(16, 16, 2, (3,)), (8, 8, 4, (3,)), (4, 4, 8, (3,)), (2, 2, 16, (2, 1)), (1, 1, 32, (1, 1, 1))]
-    finer = Sizes(63, 32, update_cycle=4, epochs=1).halved(32)
+    finer = BatchPlan(63, 32, update_cycle=4, epochs=1).halved(32)
     assert finer is not None
     assert (finer.pieces(32), finer.pieces(5)) == ((4,) * 8, (2, 1, 1, 1))  # the user's own split stays for small batches
-    finer = Sizes(63, 32, micro_batch_size=10, epochs=1).halved(32)
+    finer = BatchPlan(63, 32, micro_batch_size=10, epochs=1).halved(32)
     assert finer is not None
     assert finer.pieces(32) == (4,) * 8
 
 
 def test_where_two_samples_are_needed_no_finer_split_has_one() -> None:
-    sizes = Sizes(63, 32, epochs=1, fewest=2, largest=2)
+    sizes = BatchPlan(63, 32, epochs=1, fewest=2, largest=2)
     assert sizes.pieces(5) == (3, 2)
     assert sizes.pieces(3) == (3,)
     assert sizes.pieces(8) == (2, 2, 2, 2)
@@ -49,7 +49,7 @@ def test_where_two_samples_are_needed_no_finer_split_has_one() -> None:
 
 
 def test_when_an_evaluation_is_due() -> None:
-    sizes = Sizes(63, 32, epochs=4)
+    sizes = BatchPlan(63, 32, epochs=4)
     assert [sizes.evaluation_step(every) for every in ("epoch", "2 epochs", 5, "5 updates", None)] == [2, 4, 5, 5, None]
     for every in ("week", "0 epochs", 0, True, 1.5, "epochs 2"):
         with pytest.raises(DescriptionError, match=r'evaluate_every=.* is not known; use "epoch", "2 epochs"'):
@@ -71,18 +71,18 @@ def test_when_an_evaluation_is_due() -> None:
 )
 def test_sizes_that_do_not_fit(arguments: dict[str, int | None], words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
-        Sizes(63, **{"batch_size": 32, "epochs": 1, **arguments})  # type: ignore[arg-type]
+        BatchPlan(63, **{"batch_size": 32, "epochs": 1, **arguments})  # type: ignore[arg-type]
 
 
 def test_batch_norm_needs_two_samples() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     words = "a batch of 1 samples has a micro-batch of one, and the model has BatchNorm"
     with pytest.raises(DescriptionError, match=words):
-        Sizes(33, 32, epochs=1).require_no_lonely_sample(model)
+        BatchPlan(33, 32, epochs=1).require_no_lonely_sample(model)
     with pytest.raises(DescriptionError, match="a batch of 32 samples has a micro-batch of one"):
-        Sizes(64, 32, update_cycle=32, epochs=1).require_no_lonely_sample(model)
-    Sizes(33, 32, epochs=1, drop_last=True).require_no_lonely_sample(model)
-    Sizes(33, 32, epochs=1).require_no_lonely_sample(model.eval())
-    Sizes(33, 32, epochs=1).require_no_lonely_sample(nn.Linear(2, 2))
-    Sizes(33, 32, max_steps=1).require_no_lonely_sample(model.train())  # never gets there
-    Sizes(33, 32, epochs=1).require_no_lonely_sample(nn.BatchNorm2d(2))  # one image has statistics
+        BatchPlan(64, 32, update_cycle=32, epochs=1).require_no_lonely_sample(model)
+    BatchPlan(33, 32, epochs=1, drop_last=True).require_no_lonely_sample(model)
+    BatchPlan(33, 32, epochs=1).require_no_lonely_sample(model.eval())
+    BatchPlan(33, 32, epochs=1).require_no_lonely_sample(nn.Linear(2, 2))
+    BatchPlan(33, 32, max_steps=1).require_no_lonely_sample(model.train())  # never gets there
+    BatchPlan(33, 32, epochs=1).require_no_lonely_sample(nn.BatchNorm2d(2))  # one image has statistics

@@ -41,13 +41,13 @@ def test_the_average_is_evaluated_beside_the_weights() -> None:
     for update in trainer.updates():
         for name, p in trainer.model.named_parameters():
             by_hand[name] = p.detach().clone() if update.step == 0 else 0.8 * by_hand[name] + 0.2 * p.detach()
-    assert trainer.average is not None
-    for name, p in trainer.average.module.named_parameters():
+    assert trainer.ema is not None
+    for name, p in trainer.ema.module.named_parameters():
         torch.testing.assert_close(p, by_hand[name])
     evaluation = trainer.evaluate()
     assert list(evaluation) == ["valid/loss", "valid/accuracy", "valid/ema/loss", "valid/ema/accuracy"]
     with torch.no_grad():
-        expected = F.cross_entropy(trainer.average.module(X[:9]), Y[:9]).item()
+        expected = F.cross_entropy(trainer.ema.module(X[:9]), Y[:9]).item()
     assert evaluation["valid/ema/loss"] == pytest.approx(expected, rel=1e-6)
     plain = make()
     plain.fit()
@@ -61,8 +61,8 @@ def test_a_skipped_update_is_not_averaged() -> None:
     trainer = make(ema=0.8, train=(x, Y), on_nonfinite="skip")
     skipped = sum(update.skipped for update in trainer.updates())
     assert skipped == 3
-    assert trainer.average is not None
-    assert trainer.average.count == 9 - skipped
+    assert trainer.ema is not None
+    assert trainer.ema.count == 9 - skipped
 
 
 def test_it_is_monitored_kept_and_loaded(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_batch_norm_statistics_of_a_young_average_are_recomputed() -> None:
     trainer = make(model, ema=0.99, train=(X + 5, Y), valid=(X[:16] + 5, Y[:16]), max_steps=1)
     for _ in trainer.updates():
         pass
-    assert trainer.average is not None
-    statistics = {name: buffer.clone() for name, buffer in trainer.average.module.named_buffers()}
+    assert trainer.ema is not None
+    statistics = {name: buffer.clone() for name, buffer in trainer.ema.module.named_buffers()}
     found = trainer.evaluate()
     with torch.no_grad():
         hidden = model[0](X + 5)  # all of the training data, in three batches of 16
@@ -96,7 +96,7 @@ def test_batch_norm_statistics_of_a_young_average_are_recomputed() -> None:
         expected = F.cross_entropy(model[3](judged), Y[:16]).item()
     assert found["valid/ema/loss"] == pytest.approx(expected, rel=0.05)
     assert found["valid/loss"] > 1.5 * expected
-    for name, buffer in trainer.average.module.named_buffers():
+    for name, buffer in trainer.ema.module.named_buffers():
         assert torch.equal(buffer, statistics[name]), name
 
 
@@ -116,7 +116,7 @@ def test_statistics_are_of_what_training_gets() -> None:
 def test_an_old_average_keeps_its_own_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make(net(norm=True), ema=0.1)
     trainer.fit()
-    monkeypatch.setattr(trainer._examiner, "_training_batches", lambda: pytest.fail("asked for training data"))
+    monkeypatch.setattr(trainer.run.evaluator, "_training_batches", lambda: pytest.fail("asked for training data"))
     assert "valid/ema/loss" in trainer.evaluate()
 
 

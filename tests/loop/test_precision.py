@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from instep import Loss, OneCycle, Trainer
 from instep.data import Order
 from instep.errors import DescriptionError
-from instep.loop.precision import Computing
+from instep.loop.precision import Precision
 from instep.optim.freeze import freeze
+from instep.run.training_state import capture
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
@@ -104,7 +105,7 @@ def test_fp16_skips_an_update_that_overflows_and_goes_on() -> None:
     assert torch.isfinite(weights(model)).all()
     assert not torch.equal(weights(model), before)
     assert trainer.history.updates[0]["skipped"] == 1
-    state = trainer._captured().state["players"][0]
+    state = capture(trainer.run).state["players"][0]
     assert state["made"] == 24 - len(skipped)
     assert state["scaler"]["scale"] == 65536.0 / 2 ** len(skipped)
 
@@ -145,35 +146,6 @@ def test_fp16_with_lbfgs_is_refused() -> None:
 # --- Memory format, algorithms
 
 
-class Looking(nn.Module):
-    """Notes how its input lies in memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(3, 4, 3)
-        self.head = nn.Linear(4, CLASSES)
-        self.seen: list[bool] = []
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen.append(x.is_contiguous(memory_format=torch.channels_last))
-        scores: Tensor = self.head(self.conv(x).mean((2, 3)))
-        return scores
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_channels_last_is_for_the_model_and_what_goes_into_it(asked: bool) -> None:
-    model = Looking()
-    images = torch.randn(50, 3, 6, 6)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    trainer = make(
-        model, optimizer=optimizer, train=(images, Y), valid=(images, Y), channels_last=asked, update_cycle=2, max_steps=2
-    )
-    trainer.fit()
-    trainer.predict(images)
-    assert set(model.seen) == {asked}
-    assert model.conv.weight.is_contiguous(memory_format=torch.channels_last) is asked
-
-
 def test_deterministic_algorithms_are_for_the_run_alone() -> None:
     seen: list[bool] = []
 
@@ -193,11 +165,11 @@ def test_deterministic_algorithms_are_for_the_run_alone() -> None:
     assert all(seen)
     assert len(seen) == 7
     assert not torch.are_deterministic_algorithms_enabled()
-    assert trainer.describe()["settings"]["deterministic"] is True
+    assert trainer.run.describe()["settings"]["deterministic"] is True
 
 
 def test_what_was_switched_on_before_stays_on() -> None:
-    computing = Computing(net(), torch.device("cpu"), deterministic=True)
+    computing = Precision(net(), torch.device("cpu"), deterministic=True)
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with computing.algorithms():
@@ -273,7 +245,7 @@ def test_a_compiler_that_breaks_down_is_said_in_one_line() -> None:
         raise torch._dynamo.exc.TorchDynamoException("\nno header\nmuch more")
 
     with pytest.raises(DescriptionError, match=r"compile=True failed: no header Use compile=False") as caught:
-        Computing(net(), torch.device("cpu"), compile=True).around(broken)(net(), X)
+        Precision(net(), torch.device("cpu"), compile=True).wrap(broken)(net(), X)
     assert "\n" not in str(caught.value)
 
 
@@ -283,7 +255,7 @@ def test_other_errors_of_the_model_come_through() -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        Computing(net(), torch.device("cpu"), compile=True).around(broken)(net(), X)
+        Precision(net(), torch.device("cpu"), compile=True).wrap(broken)(net(), X)
 
 
 def test_nothing_asked_for_is_nothing_put_round() -> None:
@@ -291,8 +263,8 @@ def test_nothing_asked_for_is_nothing_put_round() -> None:
         return Loss(torch.zeros(()), 1)
 
     model = net()
-    computing = Computing(model, torch.device("cpu"))
-    assert computing.around(objective) is objective
+    computing = Precision(model, torch.device("cpu"))
+    assert computing.wrap(objective) is objective
     assert computing.model is model
     assert computing.scaler() is None
 
@@ -312,6 +284,6 @@ def test_what_cannot_be_computed(changes: dict[str, Any], words: str) -> None:
 
 
 def test_the_plan_says_how_it_computes() -> None:
-    text = repr(make(precision="bf16", channels_last=True, deterministic=True))
-    assert "bf16 by autocast, channels last, deterministic" in text
+    text = repr(make(precision="bf16", deterministic=True))
+    assert "bf16 by autocast, deterministic" in text
     assert "computing" not in repr(make())

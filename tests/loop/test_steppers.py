@@ -54,7 +54,7 @@ def make(**changes: Any) -> Trainer:
 
 @pytest.mark.parametrize("every", [1, 2])
 def test_it_is_the_plain_loop_bit_for_bit(every: int) -> None:
-    trainer = make(every={"g": every}, clip_norm={"d": 0.1})
+    trainer = make(update_every={"g": every}, clip_norm={"d": 0.1})
     losses: dict[str, list[float]] = {"d": [], "g": []}
     for update in trainer.updates():
         for name, loss in update.losses.items():
@@ -117,7 +117,7 @@ def test_gradients_are_switched_back_when_an_objective_fails() -> None:
 
 
 def test_updates_history_and_evaluations_say_names() -> None:
-    trainer = make(every={"g": 3}, valid=(X[:9], Y[:9]), schedule={"g": OneCycle(max_lr=0.2)}, l2={"g": 0.1}, log_every=3)
+    trainer = make(update_every={"g": 3}, valid=(X[:9], Y[:9]), schedule={"g": OneCycle(max_lr=0.2)}, l2={"g": 0.1}, log_every=3)
     updates = list(trainer.updates())
     assert [list(update.losses) for update in updates] == [["d"], ["d"], ["d", "g"]] * 2
     assert torch.equal(updates[0].loss, updates[0].losses["d"])
@@ -132,8 +132,8 @@ def test_updates_history_and_evaluations_say_names() -> None:
 
 
 def test_a_schedule_goes_by_the_players_own_steps() -> None:
-    trainer = make(every={"g": 3}, schedule=OneCycle(max_lr=0.2))
-    lrs = [update.players["g"].lr for update in trainer.updates() if "g" in update.players]
+    trainer = make(update_every={"g": 3}, schedule=OneCycle(max_lr=0.2))
+    lrs = [update.by_objective["g"].lr for update in trainer.updates() if "g" in update.by_objective]
     alone = OneCycle(max_lr=0.2).curve(2, 0.2)
     assert lrs == [alone(0), alone(1)]
 
@@ -192,16 +192,16 @@ def test_a_non_finite_loss_names_the_objective() -> None:
 
 
 def test_the_plan_and_the_folder_know_all(tmp_path: Path) -> None:
-    trainer = make(every={"g": 2}, schedule={"g": OneCycle(max_lr=0.2)}, folder=tmp_path / "run")
+    trainer = make(update_every={"g": 2}, schedule={"g": OneCycle(max_lr=0.2)}, folder=tmp_path / "run")
     text = repr(trainer)
     for words in ("g: Linear, d: Sequential", "optimizer d  Adam", "optimizer g  SGD, lr 0.1, every 2 updates", "schedule g"):
         assert words in text
     trainer.fit()
-    described = trainer.describe()
+    described = trainer.run.describe()
     assert described["optimizer"]["d"]["class"] == "Adam"
-    assert described["settings"]["every"] == {"g": 2}
+    assert described["settings"]["update_every"] == {"g": 2}
     with pytest.raises(DescriptionError, match="every"):
-        make(every={"g": 3}, folder=tmp_path / "run").fit()
+        make(update_every={"g": 3}, folder=tmp_path / "run").fit()
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_the_plan_and_the_folder_know_all(tmp_path: Path) -> None:
             {"model": nn.ModuleDict({"x": nn.Linear(1, 1)})},
             r"optimizer\['d'\] is a function of the parameters, and there is no model 'd'",
         ),
-        ({"every": {"e": 2}}, "every= has the name 'e', which no objective has; there are 'd', 'g'"),
-        ({"every": {"g": 0}}, r"every\['g'\]=0 must be a whole number, 1 or more"),
-        ({"every": {"g": None}}, r"every\['g'\]=None must be a whole number"),
-        ({"every": {"g": 2, "d": 2}}, "leaves updates in which nobody plays"),
-        ({"every": 5}, "every=5 is for several objectives by name"),
+        ({"update_every": {"e": 2}}, "update_every= has the name 'e', which no objective has; there are 'd', 'g'"),
+        ({"update_every": {"g": 0}}, r"update_every\['g'\]=0 must be a whole number, 1 or more"),
+        ({"update_every": {"g": None}}, r"update_every\['g'\]=None must be a whole number"),
+        ({"update_every": {"g": 2, "d": 2}}, "leaves updates in which no objective is due"),
+        ({"update_every": 5}, "update_every=5 is for several objectives by name"),
         ({"schedule": {"x": None}}, "schedule= has the name 'x', which no objective has"),
         ({"clip_norm": {"x": 1.0}}, "clip_norm= has the name 'x', which no objective has"),
     ],
@@ -241,7 +241,7 @@ def test_names_that_do_not_match(changes: dict[str, Any], words: str) -> None:
 def test_every_is_for_several() -> None:
     model = nn.Linear(FEATURES, 4)
     with pytest.raises(DescriptionError, match=r"every=.* is for several objectives by name"):
-        Trainer(model, loss=F.cross_entropy, optimizer=sgd, train=(X, Y), epochs=1, every={"g": 2})
+        Trainer(model, loss=F.cross_entropy, optimizer=sgd, train=(X, Y), epochs=1, update_every={"g": 2})
 
 
 def test_predictions_are_of_one_model() -> None:

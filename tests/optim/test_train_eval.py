@@ -108,7 +108,7 @@ def test_loading_in_the_middle_goes_on_from_what_was_loaded(tmp_path: Path) -> N
         if update.step == 3:
             trainer.load(2)
             used = read(locate(tmp_path / "run" / "checkpoints", 2)).parts["model"]
-            assert torch.allclose(_vector(trainer._learned.copy()["model"]), _vector(used), atol=1e-6)
+            assert torch.allclose(_vector(trainer.run.model_state.copy()["model"]), _vector(used), atol=1e-6)
             assert trainer.optimizer.param_groups[0]["train_mode"]
 
 

@@ -16,6 +16,7 @@ from torch import nn
 from cycled import LENGTH, fitted, result, rows, trainer
 from instep import Trainer, Update, freeze, keys
 from instep.errors import Interrupted
+from instep.run.session import Session
 from instep.tuning import cycles, range_test
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -44,14 +45,21 @@ def stopped_at(run: Trainer, step: int, **options: Any) -> None:
 
 def watched(run: Trainer, look: Callable[[Update], object]) -> None:
     """Look at every update of a run."""
-    heard = run._recorded
+    begin = run.run.session
 
-    def recorded(*arguments: Any) -> Update:
-        update = heard(*arguments)
-        look(update)
-        return update
+    def watched_session() -> Session:
+        session = begin()
+        finish = session.finish_update
 
-    run._recorded = recorded  # type: ignore[method-assign,assignment]
+        def finish_update(*arguments: Any) -> Update:
+            update = finish(*arguments)
+            look(update)
+            return update
+
+        session.finish_update = finish_update  # type: ignore[method-assign, assignment]
+        return session
+
+    run.run.session = watched_session  # type: ignore[method-assign]
 
 
 def interrupted_in_the_range_test(run: Trainer, after: int, number: int = 1) -> None:
@@ -114,7 +122,7 @@ def test_a_finished_run_is_returned_at_once(tmp_path: Path) -> None:
     expected = fitted(first)
     before = result(first, tmp_path)
     again = trainer(tmp_path)
-    again.rehearse = never  # type: ignore[method-assign]
+    again.run.rehearse = never  # type: ignore[method-assign]
     assert fitted(again) == expected == fitted(again)
     assert result(again, tmp_path) == before
 
@@ -131,7 +139,7 @@ def test_a_run_whose_last_range_test_found_nothing_is_not_tested_again(tmp_path:
     assert done.ended.startswith("the range test after cycle 1 suggests no learning rate: noise: ")
     assert len(done.cycles) == 1
     again = trainer(tmp_path)
-    again.rehearse = never  # type: ignore[method-assign]
+    again.run.rehearse = never  # type: ignore[method-assign]
     assert fitted(again) == done
     assert rows(tmp_path) == again.history.to_dicts(clock=False)
 

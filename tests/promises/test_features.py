@@ -191,8 +191,8 @@ def test_looking_changes_nothing(case: Case, looks: set[int], leave: int | None)
     watched.fit()
     for (name, a), b in zip(alone.model.state_dict().items(), watched.model.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
-    if alone.average is not None and watched.average is not None:
-        for (name, a), b in zip(alone.average.state_dict().items(), watched.average.state_dict().values(), strict=True):
+    if alone.ema is not None and watched.ema is not None:
+        for (name, a), b in zip(alone.ema.state_dict().items(), watched.ema.state_dict().values(), strict=True):
             assert torch.equal(a, b), name
 
 
@@ -236,7 +236,7 @@ class Game:
             models,
             optimizer={"d": lambda p: torch.optim.AdamW(p, lr=0.01), "g": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)},
             objective={"d": judging, "g": fooling},
-            every={"g": self.every},
+            update_every={"g": self.every},
             train=(X, Y),
             valid=(X[:9], Y[:9]),
             epochs=3,
@@ -302,6 +302,7 @@ def test_channels_last_goes_on_where_it_stopped() -> None:
     def trainer(folder: Path) -> Trainer:
         keys.seed_all(keys.for_build(1))
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, CLASSES))
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         images = torch.randn(30, 3, 6, 6, generator=torch.Generator().manual_seed(0))
         return Trainer(
             model,
@@ -312,7 +313,6 @@ def test_channels_last_goes_on_where_it_stopped() -> None:
             epochs=3,
             batch_size=8,
             update_cycle=3,
-            channels_last=True,
             precision="bf16",
             folder=folder,
             keep=None,

@@ -143,12 +143,12 @@ def close(one: nn.Module, other: nn.Module) -> None:
 
 
 def check_split(case: Split, rooms: list[int | None]) -> None:
-    whole, tight = case.trainer(), case.trainer(on_overflow="split", **case.split)
+    whole, tight = case.trainer(), case.trainer(on_out_of_memory="split", **case.split)
     train(whole)
     sizes = train(tight, rooms)
     close(whole.model, tight.model)
-    if whole.average is not None and tight.average is not None:
-        close(whole.average.module, tight.average.module)
+    if whole.ema is not None and tight.ema is not None:
+        close(whole.ema.module, tight.ema.module)
     full = [step for step in sizes if sum(step) == case.batch]
     assert all(max(later) <= max(step) for step, later in itertools.pairwise(full))  # what was split finer stays so
     if not case.spared:
@@ -170,13 +170,13 @@ def test_a_thousand_runs_are_those_of_the_whole_batch(case: Split, rooms: list[i
 
 def test_the_pieces_are_halved_until_they_fit_and_stay_so() -> None:
     case = Split(TASKS[0], 20, 16, {}, "forward", 0, {})
-    sizes = train(case.trainer(on_overflow="split"), [None, 9, 9, None, 7, None])
+    sizes = train(case.trainer(on_out_of_memory="split"), [None, 9, 9, None, 7, None])
     assert sizes == [[16], [4], [8, 8], [4], [4, 4, 4, 4], [4]]
 
 
 def test_a_small_last_batch_is_split_only_where_it_has_to_be() -> None:
     case = Split(TASKS[0], 21, 16, {"update_cycle": 2}, "forward", 0, {})
-    assert train(case.trainer(on_overflow="split", **case.split), [7]) == [[4] * 4, [3, 2]] * 3
+    assert train(case.trainer(on_out_of_memory="split", **case.split), [7]) == [[4] * 4, [3, 2]] * 3
 
 
 # --- Equal, bit for bit, to the run that had the finer split from that step on
@@ -249,7 +249,7 @@ def learned(trainer: Trainer) -> list[bytes]:
     """Bit for bit."""
     model, kept = trainer.model, trainer.optimizer.state_dict()["state"]
     tensors = [*model.parameters(), *model.buffers(), *(value for one in kept.values() for value in _flat(one))]
-    tensors += [] if trainer.average is None else list(trainer.average.state_dict().values())
+    tensors += [] if trainer.ema is None else list(trainer.ema.state_dict().values())
     return [t.detach().numpy().tobytes() for t in tensors]
 
 
@@ -272,7 +272,7 @@ FINER = st.builds(
 def check_finer(case: Finer, step: int, room: int) -> None:
     with TemporaryDirectory() as parent:
         case = case if case.optimizer == "lbfgs" else replace(case, spared=0)  # else nothing but the first is too large
-        tight = case.trainer(Path(parent) / "tight", on_overflow="split")
+        tight = case.trainer(Path(parent) / "tight", on_out_of_memory="split")
         train(tight, [*[None] * step, room, None])
         largest = json.loads(_last(Path(parent) / "tight", "state.json"))["state"]["finer_split"]["training"]
         assert largest == (min(room, 3) if step % 4 == 3 else 4 if room >= 4 else 2)  # of 6 samples, or of 8
@@ -316,32 +316,34 @@ def result(trainer: Trainer, folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("on_overflow", ["split", "raise"])
+@pytest.mark.parametrize("on_out_of_memory", ["split", "raise"])
 @pytest.mark.parametrize("stop", [3, 4, 6])
-def test_a_run_that_goes_on_has_the_finer_split_without_a_further_overflow(tmp_path: Path, on_overflow: str, stop: int) -> None:
+def test_a_run_that_goes_on_has_the_finer_split_without_a_further_overflow(
+    tmp_path: Path, on_out_of_memory: str, stop: int
+) -> None:
     case, rooms = Finer("adamw"), [None, None, None, 5, None]
-    whole = case.trainer(tmp_path / "whole", on_overflow="split")
+    whole = case.trainer(tmp_path / "whole", on_out_of_memory="split")
     train(whole, rooms)
-    train(case.trainer(tmp_path / "stopped", on_overflow="split"), rooms, stop=stop)
-    again = case.trainer(tmp_path / "stopped", on_overflow=on_overflow)
+    train(case.trainer(tmp_path / "stopped", on_out_of_memory="split"), rooms, stop=stop)
+    again = case.trainer(tmp_path / "stopped", on_out_of_memory=on_out_of_memory)
     assert train(again)[0] in ([4, 4], [3, 3], [3, 3, 2])
     assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
 
 
 def test_killed_after_an_overflow_it_goes_on_bit_for_bit(tmp_path: Path) -> None:
     case, rooms = Finer("adamw"), [None, None, 5, None, None, 3, None, None]
-    whole = case.trainer(tmp_path / "whole", on_overflow="split")
+    whole = case.trainer(tmp_path / "whole", on_out_of_memory="split")
     train(whole, rooms)
     for stop in (2, 4, 5):
         child = os.fork()
         if child == 0:
-            train(case.trainer(tmp_path / "killed", on_overflow="split"), rooms, stop=stop - 1)
-            trainer = case.trainer(tmp_path / "killed", on_overflow="split")
+            train(case.trainer(tmp_path / "killed", on_out_of_memory="split"), rooms, stop=stop - 1)
+            trainer = case.trainer(tmp_path / "killed", on_out_of_memory="split")
             trainer.model.in_memory(trainer, rooms)
             for _ in trainer.updates():
                 os.kill(os.getpid(), signal.SIGKILL)
         assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    again = case.trainer(tmp_path / "killed", on_overflow="split")
+    again = case.trainer(tmp_path / "killed", on_out_of_memory="split")
     train(again, rooms)
     assert result(whole, tmp_path / "whole") == result(again, tmp_path / "killed")
 
@@ -382,7 +384,7 @@ def gan(rooms: Sequence[int | None], **changes: Any) -> tuple[nn.Module, list[tu
 
 def test_of_several_players_only_the_one_who_overflowed_plays_again() -> None:
     whole, _ = gan([None])
-    tight, played = gan([None, 4, None], on_overflow="split")
+    tight, played = gan([None, 4, None], on_out_of_memory="split")
     halves = [("d", 4)] * 2 + [("g", 4)] * 2
     assert played == [("d", 8), ("g", 8), ("d", 8), ("g", 8), ("g", 4), ("g", 4), *halves]
     close(whole, tight)
@@ -397,7 +399,7 @@ def small(model: nn.Module, **changes: Any) -> Trainer:
 
 def test_an_evaluation_and_a_prediction_are_split_finer_too() -> None:
     x, y = TASKS[0].draw(19, seed=4)
-    options: dict[str, Any] = {"metrics": "accuracy", "on_overflow": "split", "ema": 0.5}
+    options: dict[str, Any] = {"metrics": "accuracy", "on_out_of_memory": "split", "ema": 0.5}
     tight = small(Tight(TASKS[0].build(0), training=False), valid=(x, y), **options)
     whole = small(TASKS[0].build(0), valid=(x, y), **options)
     tight.model.in_memory(tight, [3])
@@ -415,7 +417,7 @@ def test_a_run_that_goes_on_evaluates_as_before(tmp_path: Path) -> None:
     def trainer(folder: Path) -> Trainer:
         x, y = TASKS[0].draw(19, seed=4)
         model = Tight(TASKS[0].build(0), training=False)
-        return small(model, valid=(x, y), evaluate_every=1, folder=folder, on_overflow="split")
+        return small(model, valid=(x, y), evaluate_every=1, folder=folder, on_out_of_memory="split")
 
     whole, stopped = trainer(tmp_path / "whole"), trainer(tmp_path / "stopped")
     train(whole, [None, 5])
@@ -437,15 +439,15 @@ def test_a_batch_that_does_not_fit_on_the_device_is_sent_in_pieces(monkeypatch: 
         return column
 
     monkeypatch.setattr(loading, "sent", sent)
-    whole, tight = small(TASKS[0].build(0)), small(Tight(TASKS[0].build(0)), on_overflow="split")
-    monkeypatch.setattr(tight._loader, "_device", torch.device("meta"))
+    whole, tight = small(TASKS[0].build(0)), small(Tight(TASKS[0].build(0)), on_out_of_memory="split")
+    monkeypatch.setattr(tight.run.loader, "_device", torch.device("meta"))
     assert train(tight) == [[2] * 4, [2] * 4, [2, 2], [2] * 4]
     whole.fit()
     close(whole.model, tight.model.inner)
 
     refusing = small(TASKS[0].build(0))
-    monkeypatch.setattr(refusing._loader, "_device", torch.device("meta"))
-    words = r'batch 0 of epoch 0 of train: its 8 samples do not fit in the memory of meta .* pass on_overflow="split"'
+    monkeypatch.setattr(refusing.run.loader, "_device", torch.device("meta"))
+    words = r'batch 0 of epoch 0 of train: its 8 samples do not fit in the memory of meta .* pass on_out_of_memory="split"'
     with pytest.raises(OutOfMemory, match=words):
         refusing.fit()
 
@@ -455,7 +457,7 @@ def test_a_batch_that_does_not_fit_on_the_device_is_sent_in_pieces(monkeypatch: 
 
 def test_a_finer_split_is_said_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def trainer() -> Trainer:
-        return small(Tight(TASKS[0].build(0)), max_steps=8, on_overflow="split", progress=True, folder=tmp_path / "run")
+        return small(Tight(TASKS[0].build(0)), max_steps=8, on_out_of_memory="split", progress=True, folder=tmp_path / "run")
 
     train(trainer(), [None, None, None, 4, 4, 3], stop=6)
     said = "".join(capsys.readouterr())
@@ -477,8 +479,9 @@ def refused(model: nn.Module, words: str, room: int = 3, **changes: Any) -> OutO
 
 def test_without_the_option_the_error_names_it() -> None:
     words = (
-        r"^step 1 \(epoch 0, batch 1\): a micro-batch of 8 samples does not fit in memory; pass on_overflow=\"split\" to split "
-        r"it finer where needed, or a smaller micro_batch_size than 8\. \(CUDA out of memory\. Tried to allocate 2\.00 GiB\.\)$"
+        r"^step 1 \(epoch 0, batch 1\): a micro-batch of 8 samples does not fit in memory; pass on_out_of_memory=\"split\" to "
+        r"split it finer where needed, or a smaller micro_batch_size than 8\. "
+        r"\(CUDA out of memory\. Tried to allocate 2\.00 GiB\.\)$"
     )
     for where in ("forward", "backward"):
         refused(Tight(TASKS[0].build(0), where=where), words)
@@ -487,7 +490,7 @@ def test_without_the_option_the_error_names_it() -> None:
 
 def test_one_sample_that_does_not_fit_ends_the_run() -> None:
     words = r"^step 1 \(epoch 0, batch 1\): one sample alone does not fit in memory, so no split of the batch does\. \(CUDA out"
-    refused(Tight(TASKS[0].build(0)), words, room=0, on_overflow="split")
+    refused(Tight(TASKS[0].build(0)), words, room=0, on_out_of_memory="split")
 
 
 def test_batch_norm_is_never_given_one_sample() -> None:
@@ -495,12 +498,12 @@ def test_batch_norm_is_never_given_one_sample() -> None:
         return Tight(nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4)).double())
 
     x, y = TASKS[0].draw(21, seed=0)  # the last batch has 5
-    trainer = small(normed(), train=(x, y), on_overflow="split")
+    trainer = small(normed(), train=(x, y), on_out_of_memory="split")
     assert train(trainer, [3]) == [[2] * 4, [2] * 4, [3, 2], [2] * 4]
     words = "a micro-batch of 2 samples does not fit in memory, and a finer split would have one of a single sample, while the"
-    refused(normed(), words, room=1, on_overflow="split")
+    refused(normed(), words, room=1, on_out_of_memory="split")
     words = "a micro-batch of 3 samples does not fit in memory, and a finer split .* has BatchNorm, which needs two or more"
-    refused(normed(), words, room=2, on_overflow="split", train=(x, y))
+    refused(normed(), words, room=2, on_out_of_memory="split", train=(x, y))
 
 
 class Hungry(torch.optim.SGD):
@@ -519,9 +522,9 @@ class HungryClosure(torch.optim.LBFGS):
 
 
 @pytest.mark.parametrize("optimizer", [Hungry, HungryClosure])
-@pytest.mark.parametrize("on_overflow", ["raise", "split"])
-def test_a_step_that_does_not_fit_cannot_be_split(optimizer: Any, on_overflow: str) -> None:
-    trainer = small(TASKS[0].build(0), optimizer=lambda p: optimizer(p, lr=0.1), on_overflow=on_overflow)
+@pytest.mark.parametrize("on_out_of_memory", ["raise", "split"])
+def test_a_step_that_does_not_fit_cannot_be_split(optimizer: Any, on_out_of_memory: str) -> None:
+    trainer = small(TASKS[0].build(0), optimizer=lambda p: optimizer(p, lr=0.1), on_out_of_memory=on_out_of_memory)
     words = rf"^step 0 \(epoch 0, batch 0\): the step of {optimizer.__name__} does not fit in memory, and no split of the batch"
     with pytest.raises(OutOfMemory, match=words) as caught:
         trainer.fit()
@@ -533,7 +536,7 @@ def test_an_evaluation_that_does_not_fit_says_so() -> None:
     trainer.model.in_memory(trainer, [3])
     with pytest.raises(OutOfMemory, match=r"a batch of 8 samples does not fit in memory while the model is evaluated; pass on"):
         trainer.evaluate()
-    trainer = small(Tight(TASKS[0].build(0), training=False), valid=0.5, on_overflow="split")
+    trainer = small(Tight(TASKS[0].build(0), training=False), valid=0.5, on_out_of_memory="split")
     trainer.model.in_memory(trainer, [0])
     with pytest.raises(OutOfMemory, match="one sample alone does not fit in memory while the model is evaluated"):
         trainer.evaluate()
@@ -544,17 +547,17 @@ def test_other_errors_are_left_alone() -> None:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match=r"^mat1 and mat2 shapes cannot be multiplied$"):
-        small(TASKS[0].build(0), loss=None, objective=objective, on_overflow="split").fit()
+        small(TASKS[0].build(0), loss=None, objective=objective, on_out_of_memory="split").fit()
 
 
 def test_a_range_test_is_split_for_itself_alone() -> None:
     roomy = small(Tight(TASKS[0].build(0)), batch_size=16)
     expected = roomy.find_lr(steps=20)
-    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_overflow="split")
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_out_of_memory="split")
     trainer.model.in_memory(trainer, [5])
     found = trainer.find_lr(steps=20)
     assert found.losses == pytest.approx(expected.losses, rel=1e-4)
-    assert trainer._sizes.largest is None
+    assert trainer.run.micro_batches.plan.largest is None
     trainer.model.in_memory(trainer, [16])
     trainer.fit()
     roomy.fit()
@@ -564,24 +567,24 @@ def test_a_range_test_is_split_for_itself_alone() -> None:
 def test_a_range_test_that_does_not_fit_names_the_option() -> None:
     trainer = small(Tight(TASKS[0].build(0)), batch_size=16)
     trainer.model.in_memory(trainer, [5])
-    words = r'^step 0 \(epoch 0, batch 0\): a micro-batch of 16 samples does not fit in memory; pass on_overflow="split" to split'
+    words = r'^step 0 \(epoch 0, batch 0\): a micro-batch of 16 samples does not fit in memory; pass on_out_of_memory="split"'
     with pytest.raises(OutOfMemory, match=words):
         trainer.find_lr(steps=20)
 
 
 def test_cycles_can_be_trained_where_the_first_batch_does_not_fit() -> None:
-    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, valid=0.5, on_overflow="split")
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, valid=0.5, on_out_of_memory="split")
     trainer.model.in_memory(trainer, [5])
     assert len(trainer.fit_cycles(max_cycles=1, high=1e4).cycles) == 1
-    assert trainer._sizes.largest == 5  # of 10 in an epoch
+    assert trainer.run.micro_batches.plan.largest == 5  # of 10 in an epoch
 
 
 def test_the_batch_size_search_sees_the_error_itself() -> None:
-    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_overflow="split")
+    trainer = small(Tight(TASKS[0].build(0)), batch_size=16, on_out_of_memory="split")
     trainer.model.in_memory(trainer, [5])
     assert trainer.find_batch_size(how="trying", paces=False, margin=0.0).largest == 5
 
 
 def test_only_two_words_are_known() -> None:
-    with pytest.raises(DescriptionError, match=r"^on_overflow='shrink' is not known; use .raise. or .split.\.$"):
-        small(TASKS[0].build(0), on_overflow="shrink")
+    with pytest.raises(DescriptionError, match=r"^on_out_of_memory='shrink' is not known; use .raise. or .split.\.$"):
+        small(TASKS[0].build(0), on_out_of_memory="shrink")

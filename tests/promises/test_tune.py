@@ -73,10 +73,10 @@ SCHEDULES: dict[str, Any] = {
     "torch's": lambda optimizer, total_steps: CosineAnnealingLR(optimizer, 2 * total_steps),
 }
 FINDERS: dict[str, Callable[[Trainer], Any]] = {
-    "range test": lambda trainer: find_lr(trainer, steps=20),
-    "linear, with momentum": lambda trainer: find_lr(trainer, low=1e-4, steps=20, mode="linear", repeats=1, momentum=0.85),
-    "by trying": lambda trainer: find_batch_size(trainer, how="trying", paces=False),
-    "by measuring": lambda trainer: find_batch_size(trainer, memory_bytes=1e12, most=8),
+    "range test": lambda trainer: find_lr(trainer.run, steps=20),
+    "linear, with momentum": lambda trainer: find_lr(trainer.run, low=1e-4, steps=20, mode="linear", repeats=1, momentum=0.85),
+    "by trying": lambda trainer: find_batch_size(trainer.run, how="trying", paces=False),
+    "by measuring": lambda trainer: find_batch_size(trainer.run, memory_bytes=1e12, most=8),
 }
 
 
@@ -124,7 +124,7 @@ def everything(trainer: Trainer) -> list[Any]:
         [None if p.grad is None else (id(p.grad), p.grad.clone()) for p in model.parameters()],
         [module.training for module in model.modules()],
         copy.deepcopy(optimizer.state_dict()),
-        [thing.state_dict() for thing in trainer.stateful],
+        [thing.state_dict() for thing in trainer.run.stateful],
         torch.get_rng_state(),
         np.random.get_state(legacy=False),
         random.getstate(),

@@ -63,7 +63,7 @@ def trainer(schedule: OneCycle | None = None) -> Trainer:
 def test_a_trainer_at_another_learning_rate_is_the_one_described_with_it() -> None:
     set_later, described = trainer(OneCycle(0.3)), trainer(OneCycle(0.05))
     set_later.set_lr(0.05)
-    assert set_later.describe() == described.describe()
+    assert set_later.run.describe() == described.run.describe()
     assert set_later.plan().rows == described.plan().rows
     assert set_later.plan().notes[0] == described.plan().notes[0]
     set_later.fit()

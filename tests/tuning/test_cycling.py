@@ -164,7 +164,7 @@ def test_show_and_runs_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_progress_tells(capsys: pytest.CaptureFixture[str]) -> None:
     run = trainer()
-    run.set_progress(True)
+    run.run.set_progress(True)
     fitted(run, max_cycles=2)
     said = capsys.readouterr().err
     assert "note: cycle 1: max_lr " in said
@@ -229,7 +229,7 @@ def test_what_fit_cycles_cannot_do() -> None:
         run = trainer()
         updates = run.updates()
         next(updates)
-        run._step = 0
+        run.run.state.step = 0
         run.fit_cycles()
     assert fitted(trainer(schedule=Constant()), max_cycles=1).cycles
 

@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 import torch
 
-from instep.records import Done
+from instep.records import StepResult
 from instep.tuning.pace import Paced, knee, sizes_up_to, timed
 
 
@@ -25,10 +25,10 @@ def test_the_knee_is_the_smallest_that_is_nearly_the_fastest() -> None:
 
 
 def test_the_fastest_of_several_updates_counts_and_the_first_does_not() -> None:
-    def updates(samples: int) -> Generator[Done, None, None]:
+    def updates(samples: int) -> Generator[StepResult, None, None]:
         for seconds in (0.0, 0.03, 0.01, 0.03):
             time.sleep(seconds)
-            yield Done(torch.tensor(1.0), samples, None, True)
+            yield StepResult(torch.tensor(1.0), samples, None, True)
 
     paced = timed(updates, 5, torch.device("cpu"))
     assert paced.samples == 5

@@ -41,18 +41,18 @@ def test_a_rehearsal_from_a_step_on_is_what_the_run_will_do(options: dict[str, A
     run = trainer_of(**options)
     losses = [float(update.loss) for update in run.updates()]
     rehearsed = trainer_of(**options)
-    found = [float(done.loss) for done in itertools.islice(rehearsed.rehearse(0), len(losses))]
+    found = [float(done.loss) for done in itertools.islice(rehearsed.run.rehearse(0), len(losses))]
     assert found == losses
     assert rehearsed.model.seen == run.model.seen
     later = trainer_of(**options)
-    list(itertools.islice(later.rehearse(4), 2))
+    list(itertools.islice(later.run.rehearse(4), 2))
     pieces = len(run.model.seen) // len(losses)
     assert later.model.seen[0] == run.model.seen[4 * pieces] or options == {"micro_batch_size": 3}
 
 
 def test_it_has_no_end_and_counts_nothing() -> None:
     run = trainer_of()
-    assert len(list(itertools.islice(run.rehearse(0), 20))) == 20
+    assert len(list(itertools.islice(run.run.rehearse(0), 20))) == 20
     assert run.step == 0
     assert not run.history.rows
 
@@ -61,23 +61,23 @@ def test_with_samples_each_update_is_one_micro_batch_of_so_many() -> None:
     run = trainer_of(update_cycle=4)
     for samples in (1, 7, 20):
         run.model.seen.clear()
-        list(itertools.islice(run.rehearse(0, samples=samples), 4))
+        list(itertools.islice(run.run.rehearse(0, samples=samples), 4))
         assert [len(values) for values, _ in run.model.seen] == [samples] * 4
 
 
 def test_the_schedule_is_not_asked() -> None:
     run = trainer_of(schedule=OneCycle(max_lr=1.0))
     run.optimizer.param_groups[0]["lr"] = 0.123
-    next(run.rehearse(3))
+    next(run.run.rehearse(3))
     assert run.optimizer.param_groups[0]["lr"] == 0.123
 
 
 def test_flags_of_the_run_are_its_own() -> None:
     """On an accelerator the last update of a rehearsal may leave a flag that says: not finite."""
     run = trainer_of()
-    player = run._players[0]
+    player = run.run.steppers[0]
     player.step = 5
-    updates = run.rehearse(0)
+    updates = run.run.rehearse(0)
     next(updates)
     assert player.cycle._late is None
     updates.close()
@@ -85,13 +85,20 @@ def test_flags_of_the_run_are_its_own() -> None:
 
 
 def test_a_trainer_is_a_rehearsal() -> None:
-    run: Rehearsal = trainer_of()
+    run: Rehearsal = trainer_of().run
     assert (run.batch_size, run.samples, run.step) == (8, 20, 0)
 
 
 def test_several_optimizers_are_refused() -> None:
-    run = trainer_of()
-    run.optimizer = {"g": run.optimizer, "d": run.optimizer}
+    model = nn.ModuleDict({"g": nn.Linear(6, 4), "d": nn.Linear(6, 4)})
+    run = Trainer(
+        model,
+        objective=dict.fromkeys(("g", "d"), lambda model, batch: cross_entropy(model["g"](batch[0]), batch[1])),
+        optimizer={name: torch.optim.SGD(part.parameters(), lr=0.1) for name, part in model.items()},
+        train=TASKS[0].draw(20, seed=0, dtype=torch.float32),
+        epochs=1,
+        progress=False,
+    )
     for find in (run.find_lr, run.find_batch_size):
         with pytest.raises(
             DescriptionError, match=r"the run has several optimizers \(a dict\), and a finder works on a run with one"

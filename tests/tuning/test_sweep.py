@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import SGD, Adam
 
 from instep.errors import DescriptionError, NonFiniteLoss
-from instep.records import Done
+from instep.records import StepResult
 from instep.tuning.sweep import BEFORE, Growth, Writer, sweep
 from tuning.toyrun import bowl_run
 
@@ -127,8 +127,8 @@ def test_a_loss_that_is_not_finite_from_the_beginning_is_the_runs_own_trouble() 
         sweep(said([math.nan], raises=True), optimizer, Growth())
 
 
-def said(losses: list[float], *, raises: bool = False) -> Iterator[Done]:
+def said(losses: list[float], *, raises: bool = False) -> Iterator[StepResult]:
     for loss in losses:
         if raises and math.isnan(loss):
             raise NonFiniteLoss("boom")
-        yield Done(torch.tensor(loss, dtype=torch.float64), 1, None, True)
+        yield StepResult(torch.tensor(loss, dtype=torch.float64), 1, None, True)

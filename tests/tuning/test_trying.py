@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instep.data.memory import is_out_of_memory
-from instep.records import Done
+from instep.records import StepResult
 from instep.tuning.trying import Tried, fits, largest_fitting
 
 
@@ -55,11 +55,11 @@ def test_what_says_that_memory_does_not_suffice(error: Exception, is_one: bool) 
     assert is_out_of_memory(error) == is_one
 
 
-def updates(*outcomes: Exception | None) -> Generator[Done, None, None]:
+def updates(*outcomes: Exception | None) -> Generator[StepResult, None, None]:
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
-        yield Done(torch.tensor(1.0), 1, None, True)
+        yield StepResult(torch.tensor(1.0), 1, None, True)
 
 
 def test_two_updates_have_to_go_through() -> None:

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.loop.update import UpdateCycle
-from instep.records import Done
+from instep.records import StepResult
 
 
 class ToyRun:
@@ -41,7 +41,7 @@ class ToyRun:
     def samples(self) -> int:
         return len(self._data[0])
 
-    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
+    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[StepResult, None, None]:
         self.starts.append(start)
         for step in itertools.count(start):
             yield self._update(step, samples or self.batch_size)
@@ -51,7 +51,7 @@ class ToyRun:
             keys.seed_all(0)
             return {"valid/loss": float(self._objective(self.model, self._data))}
 
-    def _update(self, step: int, samples: int) -> Done:
+    def _update(self, step: int, samples: int) -> StepResult:
         keys.seed_all(keys.for_step(0, step))
         chosen = torch.randint(self.samples, (samples,)) if samples < self.samples else torch.arange(self.samples)
         return self._cycle.run([tuple(column[chosen] for column in self._data)], self._objective)

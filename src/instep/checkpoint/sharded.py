@@ -87,11 +87,11 @@ def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world:
     """Write a checkpoint together with all processes. What goes wrong on one of them is raised on all."""
     name = shelf.step_name(sealed.step)
     size_bytes = sum(part.numel() * part.element_size() for part in local(sealed.tensors.values())) * world.size
-    beside = folder / f"{WRITING}{name}-{world.of_first(secrets.token_hex(8))}"
+    beside = folder / f"{WRITING}{name}-{world.broadcast_object(secrets.token_hex(8))}"
     try:
-        world.done_by_first(lambda: _guarded(lambda: os.mkdir(beside), name, folder, size_bytes))
+        world.run_on_rank0(lambda: _guarded(lambda: os.mkdir(beside), name, folder, size_bytes))
         files = _own_files(beside, sealed, name, world)
-        world.done_by_first(lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes))
+        world.run_on_rank0(lambda: _guarded(lambda: _put(folder, beside, sealed, files, keep), name, folder, size_bytes))
     finally:
         if world.is_first:
             shutil.rmtree(beside, ignore_errors=True)  # there only if something went wrong
@@ -114,7 +114,7 @@ def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> d
         written = {path.name: _summed_up(path) for path in beside.glob(f"shard-{dist.get_rank() + 1:05d}-*{ENDING}")}
     except (CheckpointException, OSError) as failed:
         written, error = {}, str(failed).strip().splitlines()[-1]
-    told = world.of_all((written, error))
+    told = world.gather_objects((written, error))
     if failures := [f"rank {rank}: {said}" for rank, (_, said) in enumerate(told) if said is not None]:
         raise CheckpointError(f"checkpoint {name} could not be written: {failures[0]} The checkpoints before it are whole.")
     return {file: entry for files, _ in told for file, entry in files.items()}

@@ -52,8 +52,8 @@ def rebuild(path: Path, which: str | None, file: str | None) -> Rebuilt:
     step = find_step(path, which)
     found = _script(run, file)
     trainer = script.built(found, _hyper_parameters(run, found))
-    trainer.set_folder(path)
-    trainer.set_progress(False)
+    trainer.run.set_folder(path)
+    trainer.run.set_progress(False)
     trainer.load(step)
     _note_other_data(run, trainer)
     return Rebuilt(run, trainer, step)
@@ -78,7 +78,7 @@ def find_step(path: Path, which: str | None) -> int:
 
 def example_batch(trainer: Trainer, samples: int) -> Any:
     """The first samples of the first batch of the training data, on the trainer's device."""
-    batch = trainer.example()
+    batch = trainer.run.example()
     return piece(batch, 0, min(samples, size(batch) or samples))
 
 
@@ -131,7 +131,7 @@ def _as_recorded(name: str, now: Any, recorded: Mapping[str, Any], found: script
 
 
 def _note_other_data(run: RunFolder, trainer: Trainer) -> None:
-    before, now = section(run.description, "data"), trainer.describe()["data"]
+    before, now = section(run.description, "data"), trainer.run.describe()["data"]
     if before:
         for where, old, new in differences(before, now, "data"):
             say(f"{where} is not that of the run: it was {old}, now it is {new}", YELLOW, who="note")

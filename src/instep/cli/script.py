@@ -85,7 +85,7 @@ def built(found: Script, hyper_parameters: Mapping[str, Any]) -> Trainer:
         raise WrongUse(f"{found} returned nothing; it has to end with return Trainer(…).")
     if not isinstance(trainer, Trainer):
         raise WrongUse(f"{found} returned a {type(trainer).__name__}; it has to return an instep.Trainer.")
-    trainer.hyper_parameters = dict(hyper_parameters)
+    trainer.run.hyper_parameters = dict(hyper_parameters)
     return trainer
 
 

@@ -134,13 +134,13 @@ def _built(found: script.Script, given: Given, options: Sequence[str]) -> Traine
     """The Trainer that build gives, with its folder, and with what is needed to build it again."""
     own: Own = given.own
     trainer = script.built(found, given.hyper_parameters)
-    trainer.script = found.recorded(options)
+    trainer.run.script = found.recorded(options)
     if own.progress and own.no_progress:
         raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
     if own.progress or own.no_progress:
-        trainer.set_progress(own.progress)
+        trainer.run.set_progress(own.progress)
     if own.folder is not None or trainer.folder is None:
-        trainer.set_folder(own.folder or Path("runs") / found.title)
+        trainer.run.set_folder(own.folder or Path("runs") / found.title)
     return trainer
 
 
@@ -160,7 +160,7 @@ def _set_lr(trainer: Trainer, own: Own) -> None:
         found = _found(trainer) if own.find_lr else None
     if found is not None:
         trainer.set_lr(found["lr"])
-        trainer.remarks["found_lr"] = found
+        trainer.run.remarks["found_lr"] = found
 
 
 def _found(trainer: Trainer) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _tried(trainer: Trainer) -> dict[str, Any]:
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
     print(f"\nok: {said} went through; nothing was written.")
-    return {"dry_run": "ok"} | trainer.remarks
+    return {"dry_run": "ok"} | trainer.run.remarks
 
 
 def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     print(closing_line(history, trainer.folder))
     if trainer.resumed_from == trainer.step:
         print("This run was finished already; --fresh moves it aside and trains again.")
-    return as_json(history, trainer.folder) | trainer.remarks
+    return as_json(history, trainer.folder) | trainer.run.remarks
 
 
 def closing_line(history: History, folder: Path) -> str:

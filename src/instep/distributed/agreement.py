@@ -16,12 +16,12 @@ from instep.text import cut
 def require_same(world: World, description: Mapping[str, Any]) -> None:
     """Raises on all processes where some has another description, naming what differs and where."""
     text = json.dumps(description, sort_keys=True, default=str)
-    digests = world.of_all(hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
+    digests = world.gather_objects(hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
     if len(set(digests)) == 1:
         return
-    first = json.loads(world.of_first(text))
+    first = json.loads(world.broadcast_object(text))
     found = [] if digests[world.rank] == digests[0] else list(differences(first, json.loads(text), ""))
-    by_rank = world.of_all(found[:8])
+    by_rank = world.gather_objects(found[:8])
     rows = [f"  rank {rank}: {line}" for rank, lines in enumerate(by_rank) for line in lines]
     raise PeerError(
         "the processes do not train the same thing; against rank 0 there differ:\n"

@@ -48,4 +48,4 @@ def in_rounds(batches: Iterator[Batch], world: World, device: torch.device) -> I
 def _of_first(world: World, data: Any, device: torch.device) -> Any:
     """The first samples of rank 0's data."""
     few = sent_batch(piece(data, 0, _SAMPLES), torch.device("cpu")) if world.is_first else None
-    return sent_batch(world.of_first(few), device)
+    return sent_batch(world.broadcast_object(few), device)

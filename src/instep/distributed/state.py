@@ -16,7 +16,7 @@ def begin_alike(world: World, model: nn.Module) -> bool:
     named = (*model.named_parameters(), *model.named_buffers())
     require_same(world, {"model": {name: f"{tensor.dtype}{tuple(tensor.shape)}" for name, tensor in named}})
     differs = take_from_first(tensor for _, tensor in named)
-    return any(world.of_all(differs))
+    return any(world.gather_objects(differs))
 
 
 @torch.no_grad()

@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from instep.distributed.dtensors import is_sharded
+from instep.distributed.interrupt import Stopping
 from instep.distributed.stand_in import StandIn
-from instep.distributed.stopping import Stopping
 from instep.distributed.world import World
 from instep.errors import NonFiniteLoss
 
@@ -106,10 +106,10 @@ class Turn:
         """
         numbers, flags = sums.told(self._device), self._stopping.told(bool(lacking))
         if self._flags_apart:
-            self._world.summed(numbers)
-            self._world.summed(flags)
+            self._world.sum(numbers)
+            self._world.sum(flags)
         else:
-            told = self._world.summed(torch.cat([numbers, flags.to(self._device)]))
+            told = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
             numbers, flags = told[: len(numbers)], told[len(numbers) :]
         sums.take(numbers, self._world.size)
         if self._stopping.take(flags.tolist()):
@@ -127,7 +127,7 @@ class Turn:
 
     def _not_finite(self, sums: Sums) -> NonFiniteLoss:
         here = sums.nonfinite()
-        by_rank = self._world.of_all(here)
+        by_rank = self._world.gather_objects(here)
         if here is not None:
             return NonFiniteLoss(f"the loss of a micro-batch of rank {self._world.rank} is {here}; no step was made.")
         where = ", ".join(f"{value} on rank {rank}" for rank, value in enumerate(by_rank) if value is not None)

@@ -28,7 +28,64 @@ _LOST = ("connection closed by peer", "connection reset", "timed out waiting", "
 
 
 class World:
-    """A process among others. Every method that gives a value of all of them has to be called on all of them."""
+    """The processes that train together: here this one alone. A `Group` is a world of several.
+
+    Every method that gives a value of all processes has to be called on all of them.
+    """
+
+    rank = 0
+    size = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that speaks and writes."""
+        return self.rank == 0
+
+    @property
+    def reaches_hosts(self) -> bool:
+        """Whether what is in the host's memory can be exchanged, beside what is on the devices."""
+        return True
+
+    def device(self) -> torch.device | None:
+        """The device of this process among others on its machine; None where it has a machine's to itself, or there is none."""
+        return None
+
+    def sum(self, numbers: Tensor) -> Tensor:
+        """The sums over all processes, in place."""
+        return numbers
+
+    def gather_objects(self, value: T) -> list[T]:
+        """What each process gave, by rank."""
+        return [value]
+
+    def broadcast_object(self, value: T) -> T:
+        """What rank 0 gave."""
+        return value
+
+    def gather_on_rank0(self, value: T) -> list[T] | None:
+        """On rank 0 what each process gave, by rank; None on the others."""
+        return [value]
+
+    def run_on_rank0(self, do: Callable[[], T]) -> T:
+        """Rank 0 does it, all have what came of it; what it raises is raised on all of them."""
+        return do()
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that this process does not go on: they are waiting for it."""
+
+    def explain(self, error: BaseException, *, step: int) -> BaseException:
+        """An error of the exchange as a sentence; any other as it is."""
+        return error
+
+    def close(self) -> None:
+        """Close the process group if it is ours."""
+
+
+ALONE = World()
+
+
+class Group(World):
+    """A process among others, in torch's process group."""
 
     def __init__(self, rank: int, size: int, *, timeout_s: float, store: Any = None, opened: bool = False) -> None:
         self.rank = rank
@@ -36,11 +93,6 @@ class World:
         self.timeout_s = timeout_s
         self._store = store
         self._opened = opened  # by us, so that it is ours to close
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this is the process that speaks and writes."""
-        return self.rank == 0
 
     @property
     def reaches_hosts(self) -> bool:
@@ -63,31 +115,31 @@ class World:
         torch.accelerator.set_device_index(local)
         return torch.device(found.type, local)
 
-    def summed(self, numbers: Tensor) -> Tensor:
+    def sum(self, numbers: Tensor) -> Tensor:
         """The sums over all processes, in place."""
         dist.all_reduce(numbers)
         return numbers
 
-    def of_all(self, value: T) -> list[T]:
+    def gather_objects(self, value: T) -> list[T]:
         """What each process gave, by rank."""
         found: list[Any] = [None] * self.size
         dist.all_gather_object(found, value)
         return found
 
-    def of_first(self, value: T) -> T:
+    def broadcast_object(self, value: T) -> T:
         """What rank 0 gave."""
         box: list[Any] = [value if self.is_first else None]
         dist.broadcast_object_list(box, src=0)
         given: T = box[0]
         return given
 
-    def collected(self, value: T) -> list[T] | None:
+    def gather_on_rank0(self, value: T) -> list[T] | None:
         """On rank 0 what each process gave, by rank; None on the others."""
         found: list[Any] | None = [None] * self.size if self.is_first else None
         dist.gather_object(value, found, dst=0)
         return found
 
-    def done_by_first(self, do: Callable[[], T]) -> T:
+    def run_on_rank0(self, do: Callable[[], T]) -> T:
         """Rank 0 does it, all have what came of it; what it raises is raised on all of them."""
         value: Any = None
         raised: BaseException | None = None
@@ -96,7 +148,7 @@ class World:
                 value = do()
             except Exception as error:
                 raised = error
-        value, told = self.of_first((value, _travelling(raised)))
+        value, told = self.broadcast_object((value, _travelling(raised)))
         if told is not None:
             raise raised or told
         given: T = value
@@ -111,7 +163,7 @@ class World:
                 self._store = None
         self.close()
 
-    def explained(self, error: BaseException, *, step: int) -> BaseException:
+    def explain(self, error: BaseException, *, step: int) -> BaseException:
         """An error of the exchange as a sentence; any other as it is."""
         text = str(error)
         is_lost = isinstance(error, dist.DistError) or any(sign in text.lower() for sign in _LOST)
@@ -150,36 +202,29 @@ def in_turn(by_rank: list[list[T]]) -> list[T]:
 
 
 # The process group is one for the whole process, as torch's is; several Trainers share it.
-_OPEN: list[World] = []
+_OPEN: list[Group] = []
 _stores: list[Any] = []
 _times_opened = 0
 
 
-def enter(processes: int | None = None, *, timeout_s: float | None = None) -> World | None:
-    """The world that this process is part of; None where it is alone."""
+def find_world(*, timeout_s: float | None = None) -> World:
+    """The world that this process is part of."""
     if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
         raise DescriptionError(f"timeout_s={timeout_s!r} must be a number of seconds above 0.")
-    world = _found(timeout_s or TIMEOUT_S)
-    size = 1 if world is None else world.size
-    if processes is not None and processes != size:
-        raise DescriptionError(_other_size(processes, size))
-    return world
-
-
-def _found(timeout_s: float) -> World | None:
+    timeout_s = timeout_s or TIMEOUT_S
     if _OPEN and dist.is_initialized():
         return _OPEN[0]
     if dist.is_available() and dist.is_initialized():
         size = dist.get_world_size()
-        return None if size == 1 else World(dist.get_rank(), size, timeout_s=timeout_s)
+        return ALONE if size == 1 else Group(dist.get_rank(), size, timeout_s=timeout_s)
     asked = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
     if asked["RANK"] is None or asked["WORLD_SIZE"] is None:
-        return None
+        return ALONE
     rank, size = _number("RANK", asked["RANK"]), _number("WORLD_SIZE", asked["WORLD_SIZE"])
-    return None if size == 1 else _opened(rank, size, timeout_s)
+    return ALONE if size == 1 else _open_group(rank, size, timeout_s)
 
 
-def _opened(rank: int, size: int, timeout_s: float) -> World:
+def _open_group(rank: int, size: int, timeout_s: float) -> Group:
     """A process group of our own, and the world that it makes."""
     global _times_opened
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
@@ -203,7 +248,7 @@ def _opened(rank: int, size: int, timeout_s: float) -> World:
             f"rank {rank} of {size} did not find the others at {os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']} within "
             f"timeout_s={timeout_s:g}: {str(error).splitlines()[0]}"
         ) from error
-    world = World(rank, size, timeout_s=timeout_s, store=store, opened=True)
+    world = Group(rank, size, timeout_s=timeout_s, store=store, opened=True)
     _OPEN.append(world)
     atexit.register(world.close)
     if not world.is_first:
@@ -222,15 +267,6 @@ def _number(name: str, value: str) -> int:
     if not value.isdecimal():
         raise DescriptionError(f"the environment has {name}={value}, which is no number; start the processes with torchrun.")
     return int(value)
-
-
-def _other_size(processes: int, size: int) -> str:
-    if size == 1:
-        return (
-            f"processes={processes} needs a launcher that starts them: torchrun --nproc-per-node {processes} my_script.py, or "
-            f"instep train my.py --processes {processes}."
-        )
-    return f"processes={processes} was asked for, and {size} were started; start {processes}, or leave processes= out."
 
 
 def _travelling(error: BaseException | None) -> BaseException | None:

@@ -12,7 +12,7 @@ EvaluateEvery = int | str | None
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BatchPlan:
     """The sizes of a run, as asked for; what does not fit together is an error at once."""
 
     samples: int  # in the training data
@@ -102,7 +102,7 @@ class Sizes:
         count = self.part.pieces(samples)
         return count if self.largest is None else max(count, min(-(-samples // self.largest), samples // self.fewest))
 
-    def halved(self, samples: int) -> "Sizes | None":
+    def halved(self, samples: int) -> "BatchPlan | None":
         """With micro-batches half as large as those of a batch of so many samples; None where it cannot be split finer."""
         largest = -(-max(self.pieces(samples)) // 2)
         finer = replace(self, largest=largest if self.largest is None else min(largest, self.largest))

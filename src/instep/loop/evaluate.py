@@ -15,7 +15,7 @@ from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
-from instep.distributed.world import World, in_turn
+from instep.distributed.world import ALONE, World, in_turn
 from instep.errors import ObjectiveError
 from instep.loop.accumulation import scalar
 from instep.loop.metrics import Metric
@@ -62,7 +62,7 @@ def evaluate(
     called: nn.Module | None = None,
     output_needed: bool = True,
     largest: int | None = None,
-    world: World | None = None,
+    world: World = ALONE,
     in_step: bool = False,
 ) -> dict[str, float]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
@@ -77,7 +77,7 @@ def evaluate(
     for metric in metrics.values():
         metric.reset(device)
     with keys.borrowed(device), evaluating(model):
-        for first, samples, data in _cut(_own_batches(loader, world if in_step else None, device), largest):
+        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             loss = as_loss(objective(called, data), data)
             if not samples:
@@ -104,7 +104,7 @@ def predict(
     device: torch.device,
     call: Callable[[nn.Module, Any], Any] | None = None,
     largest: int | None = None,
-    world: World | None = None,
+    world: World = ALONE,
     in_step: bool = False,
 ) -> Any:
     """The outputs of `call(model, batch)`, else of the model itself, for all samples in the data's order, on the CPU.
@@ -114,24 +114,22 @@ def predict(
     call = forward if call is None else call
     outputs = []
     with keys.borrowed(device), evaluating(model):
-        for first, samples, data in _cut(_own_batches(loader, world if in_step else None, device), largest):
+        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             output = map_columns(_on_cpu, call(model, data))
             if not samples:
                 continue
             _require_samples_first(output, samples)
             outputs.append(output)
-    if world is not None:
-        by_rank = world.collected(outputs) if loader.is_dealt else [outputs]
-        return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
-    return joined(outputs)
+    by_rank = world.gather_on_rank0(outputs) if loader.is_dealt else [outputs]
+    return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
 
 
-def _own_batches(loader: Loader, in_step_with: World | None, device: torch.device) -> Iterator[Batch]:
+def _own_batches(loader: Loader, world: World, device: torch.device, *, in_step: bool) -> Iterator[Batch]:
     """Those that are not dealt to other processes; in step with these, one without samples where they have one more."""
     batches = loader.batches(epoch=0)
-    if in_step_with is not None and loader.is_dealt:
-        return in_rounds(batches, in_step_with, device)
+    if in_step and loader.is_dealt:
+        return in_rounds(batches, world, device)
     return (batch for batch in batches if len(batch.indices)) if loader.is_dealt else batches
 
 
@@ -169,7 +167,7 @@ class _Losses:
     def mean(self, world: World | None = None) -> float:
         values, counts = torch.stack(self._values).cpu().double(), torch.stack(self._counts).cpu().double()
         if world is not None:  # in the order of one process, so that the sum is its sum
-            pairs = in_turn(world.of_all(torch.stack([values, counts], 1).tolist()))
+            pairs = in_turn(world.gather_objects(torch.stack([values, counts], 1).tolist()))
             values, counts = torch.tensor(pairs, dtype=torch.float64).unbind(1)
         if self._kind == "sum":
             return float(values.sum())

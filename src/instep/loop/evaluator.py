@@ -1,4 +1,4 @@
-"""The examiner: looks at the models of a run, the raw weights and their average, and gives numbers by name.
+"""Evaluator: looks at the models of a run, the raw weights and their average, and gives numbers by name.
 
 How one pass over a data set goes is in `evaluate`; here is what is looked at: each objective, in the modes that optimizers want
 for it, with batch norm statistics that fit the averaged weights.
@@ -6,9 +6,9 @@ for it, with batch norm statistics that fit the averaged weights.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,60 +16,53 @@ from torch import nn
 from instep import keys
 from instep.data.feed import Feed
 from instep.data.loading.loader import Loader
-from instep.data.memory import clean_up, is_out_of_memory, said
-from instep.data.share import Dealt
+from instep.data.memory import is_out_of_memory, said
 from instep.data.sources.stream import Stream
-from instep.distributed.spread import Spread
-from instep.distributed.state import buffers_of_first
-from instep.distributed.world import World
+from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.loop.batch_plan import Sizes
 from instep.loop.evaluate import evaluate, forward, predict
 from instep.loop.metrics import Metric
 from instep.loop.objective import Objective
-from instep.loop.out_of_memory import Overflow
-from instep.loop.precision import Computing
+from instep.loop.out_of_memory import Splitting
+from instep.loop.precision import Precision
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
-
-Seen = TypeVar("Seen")
 
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
 
 
-class Examiner:
+class Evaluator:
     """Evaluates and predicts; leaves model, average and generators as they were."""
 
     def __init__(
         self,
         model: nn.Module,
-        computing: Computing,
+        precision: Precision,
         objectives: Mapping[str, Objective],
         metrics: Mapping[str, Metric],
         *,
         modes: Modes,
         average: Average | None,
         feed: Feed,
-        sizes: Sizes,
-        overflow: Overflow,
+        splitting: Splitting,
         seed: int,
         device: torch.device,
-        spread: Spread | None = None,
+        processes: Processes,
     ) -> None:
         self._model = model
-        self._computing = computing
-        self._objectives = {name: computing.around(objective) for name, objective in objectives.items()}
+        self._precision = precision
+        self._objectives = {name: precision.wrap(objective) for name, objective in objectives.items()}
         self._metrics = metrics
         self._modes = modes
         self._average = average
         self._feed = feed
-        self._size = max(sizes.pieces(min(sizes.batch_size, sizes.samples)))  # batches as large as the largest micro-batch
-        self._overflow = overflow
-        self.largest: int | None = None  # how many samples go through the model at once, where more did not fit in memory
+        plan = splitting.micro_batches.plan
+        self._size = max(plan.pieces(min(plan.batch_size, plan.samples)))  # batches as large as the largest micro-batch
+        self._splitting = splitting
         self._seed = seed
         self._device = device
-        self._spread = spread
+        self._processes = processes
 
     @property
     def parts(self) -> list[str]:
@@ -79,24 +72,24 @@ class Examiner:
 
     def loader(self, data: Any) -> Loader:
         """Data that somebody passed, to look at in its own order."""
-        return self._feed.loader_for(data, batch_size=self._size, device=self._device, share=self._dealt)
+        return self._feed.loader_for(data, batch_size=self._size, device=self._device, share=self._processes.dealt)
 
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""
-        return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._dealt)
+        return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
     def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
         """All numbers of all data sets."""
         found: dict[str, float] = {}
-        with self._computing.algorithms(), self._one_model():
+        with self._precision.algorithms(), self._share_buffers():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
-                    found |= self._of_one(f"{name}/", loader, self._model, self._computing.model)
+                    found |= self._of_one(f"{name}/", loader, self._model, self._precision.model)
             if self._average is not None:
                 with self._averaged(self._average) as module:
                     for name, loader in loaders.items():
                         found |= self._of_one(f"{name}/ema/", loader, module, module)
-        return found if self._spread is None else self._spread.world.of_first(found)
+        return self._processes.world.broadcast_object(found)
 
     def predict(self, loader: Loader) -> Any:
         """The outputs of the raw weights; where there are several processes on rank 0 alone, None on the others."""
@@ -104,8 +97,8 @@ class Examiner:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        with self._computing.algorithms(), self._modes.evaluating(), self._one_model():
-            call = self._computing.around(lambda _, batch: forward(self._computing.model, batch))
+        with self._precision.algorithms(), self._modes.evaluating(), self._share_buffers():
+            call = self._precision.wrap(lambda _, batch: forward(self._precision.model, batch))
             look = functools.partial(
                 predict,
                 self._model,
@@ -113,36 +106,14 @@ class Examiner:
                 seed=self._seed,
                 device=self._device,
                 call=call,
-                world=self._world,
-                in_step=self._in_step,
+                world=self._processes.world,
+                in_step=self._processes.are_sharded,
             )
-            return self._fitting(loader, look)
+            return self._splitting.look(loader.batch_size, look)
 
-    def _fitting(self, loader: Loader, look: Callable[..., Seen]) -> Seen:
-        """What `look` gives with no more samples at once than fit in memory. It begins again from the start: sums are exact."""
-        while True:
-            try:
-                return look(largest=self.largest)
-            except (RuntimeError, MemoryError) as error:
-                self.largest = self._overflow.finer_look(error, self.largest or loader.batch_size)
-            clean_up(self._device)  # here, where the error with its frames and all they hold is gone
-
-    @property
-    def _world(self) -> World | None:
-        return None if self._spread is None else self._spread.world
-
-    @property
-    def _in_step(self) -> bool:
-        return self._spread is not None and self._spread.is_sharded
-
-    @property
-    def _dealt(self) -> Dealt | None:
-        return None if self._spread is None else self._spread.dealt
-
-    def _one_model(self) -> AbstractContextManager[None]:
-        """All processes look at one model: buffers such as batch norm's statistics are their own while they train."""
+    def _share_buffers(self) -> AbstractContextManager[None]:
         averaged = [] if self._average is None else [self._average.module]
-        return nullcontext() if self._spread is None else buffers_of_first(self._model, *averaged)
+        return self._processes.share_buffers(self._model, *averaged)
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
         several = len(self._objectives) > 1
@@ -158,10 +129,10 @@ class Examiner:
                 device=self._device,
                 called=called,
                 output_needed=not several,
-                world=self._world,
-                in_step=self._in_step,
+                world=self._processes.world,
+                in_step=self._processes.are_sharded,
             )
-            numbers = self._fitting(loader, look)
+            numbers = self._splitting.look(loader.batch_size, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
         if several and self._metrics and len(found) == len(self._objectives):
             raise ObjectiveError(

@@ -88,7 +88,7 @@ class PerSample:
     def value(self, world: World | None = None) -> float:
         sums = torch.stack(self._sums).cpu().double()
         if world is not None:
-            sums = torch.tensor(in_turn(world.of_all(sums.tolist())), dtype=torch.float64)
+            sums = torch.tensor(in_turn(world.gather_objects(sums.tolist())), dtype=torch.float64)
         total, samples = sums.sum(0).tolist()
         return float(total / samples) if samples else math.nan
 

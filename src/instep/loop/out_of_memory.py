@@ -1,12 +1,13 @@
-"""Overflow: what becomes of an update that does not fit in memory: the run stops and says how to go on, or splits finer.
+"""What becomes of an update or an evaluation that does not fit in memory: the run stops and says how to go on, or splits finer.
 
 Owns the words, and what has to be kept before an update so that it can be done again from its start. How a batch is cut is the
-business of `sizes`, and that gradients and generators start afresh that of the update cycle and the keys.
+business of `micro_batches`, and that gradients and generators start afresh that of the update cycle and the keys.
 """
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,87 +15,128 @@ from torch import Tensor, nn
 from instep.data.loading.loader import Batch
 from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.errors import DescriptionError, OutOfMemory
-from instep.loop.batch_plan import Sizes
-from instep.loop.stepper import Player
+from instep.loop.micro_batches import MicroBatches, Pieces
+from instep.loop.objective import Loss
+from instep.loop.update import UpdateCycle
+from instep.records import StepResult
 
-OnOverflow = Literal["raise", "split"]
+OnOutOfMemory = Literal["raise", "split"]
+Seen = TypeVar("Seen")
 
 
-class Overflow:
+class Splitting:
     """What a run does about it, as asked for; `say` is told of every finer split."""
 
     def __init__(
-        self, how: OnOverflow, modules: Sequence[nn.Module], device: torch.device, *, say: Callable[[str], object]
+        self,
+        how: OnOutOfMemory,
+        micro_batches: MicroBatches,
+        modules: Sequence[nn.Module],
+        device: torch.device,
+        *,
+        say: Callable[[str], object],
     ) -> None:
-        if how not in get_args(OnOverflow):
-            raise DescriptionError(f'on_overflow={how!r} is not known; use "raise" or "split".')
-        self.splits = how == "split"
+        if how not in get_args(OnOutOfMemory):
+            raise DescriptionError(f'on_out_of_memory={how!r} is not known; use "raise" or "split".')
+        self.is_on = how == "split"
+        self.micro_batches = micro_batches
         self._modules = modules  # whose buffers a forward changes
         self._device = device
         self._say = say
-        self._ways_back: list[Callable[[], None]] = []
 
-    def quiet(self) -> "Overflow":
-        """The same for updates that are only tried out: nothing is said of what is split there."""
+    def quiet(self) -> "Splitting":
+        """The same for updates that are only tried out: nothing is said of a finer split, and it is not kept."""
         other = copy.copy(self)
-        other._say = lambda text: None
+        other.micro_batches, other._say = self.micro_batches.copy(), lambda text: None
         return other
 
-    def keep(self, player: Player) -> None:
-        """Copy what this player's forwards change, where it lies: buffers, and the state of an optimizer with a closure."""
-        self._ways_back = [_kept_buffers(module) for root in self._modules for module in root.modules()]
-        if player.cycle.needs_closure:
-            self._ways_back.append(_kept_state(player.optimizer.state))
+    def run(self, cycle: UpdateCycle, pieces: Pieces, objective: Callable[..., Loss]) -> StepResult:
+        """One update; done again from its start, split finer, where it does not fit in memory."""
+        put_back = self._keep(cycle)
+        while True:
+            try:
+                return cycle.run(pieces, objective)
+            except (RuntimeError, MemoryError) as error:
+                self._split_finer(error, pieces.batch)
+            cycle.discard()  # here, where the error, and all that its frames hold, is gone
+            clean_up(self._device)
+            with torch.no_grad():
+                for undo in put_back:
+                    undo()
 
-    def begin_again(self, player: Player) -> None:
-        """Put back what was kept and let go of what the failed attempt held; call it where the error itself is gone."""
-        player.cycle.discard()
-        clean_up(self._device)
-        with torch.no_grad():
-            for way_back in self._ways_back:
-                way_back()
+    def runner(self, cycle: UpdateCycle) -> Callable[..., StepResult]:
+        """How updates of this cycle are run: decided once, before the loop."""
+        return functools.partial(self.run, cycle) if self.is_on else cycle.run
 
-    def finer(self, error: Exception, sizes: Sizes, batch: Batch, player: Player) -> Sizes:
-        """The sizes to do this update again with; raises where it cannot be, or is not to be, split finer."""
+    def look(self, size: int, look: Callable[..., Seen]) -> Seen:
+        """What `look` gives with no more samples at once than fit in memory. It begins again from the start: sums are exact."""
+        while True:
+            try:
+                return look(largest=self.micro_batches.evaluation)
+            except (RuntimeError, MemoryError) as error:
+                self._look_finer(error, self.micro_batches.evaluation or size)
+            clean_up(self._device)  # here, where the error with its frames and all they hold is gone
+
+    def explain(self, error: BaseException, batch: Batch) -> OutOfMemory | None:
+        """An error of an update that did not fit in memory, in words; None for any other."""
         if not is_out_of_memory(error):
-            raise error
-        whose = f", objective {player.name}" if player.name else ""
-        where = f"step {player.step} (epoch {batch.epoch}, batch {batch.index}{whose})"
+            return None
         if isinstance(error, OutOfMemory):
-            raise OutOfMemory(f"{where}: {error}") from error.__cause__
-        pieces = sizes.pieces(batch.samples)
-        finer = sizes.halved(batch.samples)
-        if finer is None:
-            _refuse(f"{where}: {_at_its_end(max(pieces))}", error)
-        if not self.splits:
-            _refuse(
-                f"{where}: a micro-batch of {max(pieces)} samples does not fit in memory; pass "
-                f'on_overflow="split" to split it finer where needed, or a smaller micro_batch_size than {max(pieces)}.',
-                error,
-            )
-        now = max(finer.pieces(batch.samples))
-        self._say(f"a micro-batch of {max(pieces)} does not fit in memory: split into pieces of {now} from step {player.step} on")
-        return finer
+            return error
+        plan = self.micro_batches.plan
+        size = max(plan.pieces(batch.samples))
+        if plan.halved(batch.samples) is None:
+            return _refusal(_at_its_end(size), error)
+        return _refusal(
+            f'a micro-batch of {size} samples does not fit in memory; pass on_out_of_memory="split" to split it finer where '
+            f"needed, or a smaller micro_batch_size than {size}.",
+            error,
+        )
 
-    def finer_look(self, error: Exception, largest: int) -> int:
-        """With how many samples at once an evaluation or prediction begins again; raises like `finer`."""
+    def _keep(self, cycle: UpdateCycle) -> list[Callable[[], None]]:
+        """Copy what the forwards change, where it lies: buffers, and the state of an optimizer with a closure."""
+        put_back = [_keep_buffers(module) for root in self._modules for module in root.modules()]
+        if cycle.needs_closure:
+            put_back.append(_keep_state(cycle.optimizer.state))
+        return put_back
+
+    def _split_finer(self, error: Exception, batch: Batch) -> None:
+        """Halve the micro-batches; raises where the error is another one, or where they cannot be halved."""
+        if not is_out_of_memory(error) or isinstance(error, OutOfMemory):
+            raise error
+        plan = self.micro_batches.plan
+        finer = plan.halved(batch.samples)
+        if finer is None:
+            raise error
+        before, now = max(plan.pieces(batch.samples)), max(finer.pieces(batch.samples))
+        step = batch.epoch * plan.steps_per_epoch + batch.index
+        self._say(f"a micro-batch of {before} does not fit in memory: split into pieces of {now} from step {step} on")
+        self.micro_batches.plan = finer
+
+    def _look_finer(self, error: Exception, largest: int) -> None:
         if not is_out_of_memory(error) or isinstance(error, OutOfMemory):
             raise error
         if largest == 1:
             _refuse("one sample alone does not fit in memory while the model is evaluated.", error)
-        if not self.splits:
+        if not self.is_on:
             _refuse(
                 f"a batch of {largest} samples does not fit in memory while the model is evaluated; pass "
-                'on_overflow="split" to split it finer where needed, or a smaller micro_batch_size.',
+                'on_out_of_memory="split" to split it finer where needed, or a smaller micro_batch_size.',
                 error,
             )
         finer = -(-largest // 2)
         self._say(f"a batch of {largest} does not fit in memory while the model is evaluated: split into pieces of {finer}")
-        return finer
+        self.micro_batches.evaluation = finer
+
+
+def _refusal(message: str, error: BaseException) -> OutOfMemory:
+    refusal = OutOfMemory(f"{message} ({said(error)})")
+    refusal.__cause__ = error
+    return refusal
 
 
 def _refuse(message: str, error: Exception) -> NoReturn:
-    raise OutOfMemory(f"{message} ({said(error)})") from error
+    raise _refusal(message, error) from error
 
 
 def _at_its_end(samples: int) -> str:
@@ -106,7 +148,7 @@ def _at_its_end(samples: int) -> str:
     )
 
 
-def _kept_buffers(module: nn.Module) -> Callable[[], None]:
+def _keep_buffers(module: nn.Module) -> Callable[[], None]:
     """The buffers of one module: the values, where they lie; and which tensors they were, for a forward that assigns others."""
     held: dict[str, tuple[Tensor, Tensor] | None] = {
         name: None if buffer is None else (buffer, buffer.clone()) for name, buffer in module._buffers.items()
@@ -130,7 +172,7 @@ def _kept_buffers(module: nn.Module) -> Callable[[], None]:
     return put_back
 
 
-def _kept_state(state: dict[Any, Any]) -> Callable[[], None]:
+def _keep_state(state: dict[Any, Any]) -> Callable[[], None]:
     """An optimizer's state by parameter; needed only where it changes before the last backward."""
     copied = {parameter: copy.deepcopy(values) for parameter, values in state.items()}
 

@@ -1,6 +1,6 @@
-"""Computing: how a forward is computed: in which precision, compiled or not, in which memory format, by which algorithms.
+"""Precision: how a forward is computed: in which precision, compiled or not, by which algorithms.
 
-All is decided once, before the loop: `around` puts it round a function `(model, batch) -> …`, and where nothing is asked for it
+All is decided once, before the loop: `wrap` puts it round a function `(model, batch) -> …`, and where nothing is asked for it
 gives that very function back.
 """
 
@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from typing import Any, Literal, cast, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
 
-from instep.data.structure import map_columns
 from instep.errors import DescriptionError
 
-Precision = Literal["fp32", "bf16", "fp16"]
+PrecisionName = Literal["fp32", "bf16", "fp16"]
 Forward = Callable[[Any, Any], Any]  # of a model and a batch
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -29,7 +28,7 @@ _COMPILERS = ("g++", "clang++", "c++", "cl")
 _MOST_VARIANTS = 64  # of compiled code: sizes of micro-batches, modes, what is frozen; torch gives up after 8
 
 
-class Computing:
+class Precision:
     """How a run computes; `model` is what objectives are called with: the run's own, or its compiled form."""
 
     def __init__(
@@ -37,33 +36,27 @@ class Computing:
         model: nn.Module,
         device: torch.device,
         *,
-        precision: Precision = "fp32",
+        precision: PrecisionName = "fp32",
         compile: bool = False,
-        channels_last: bool = False,
         deterministic: bool = False,
     ) -> None:
-        if precision not in get_args(Precision):
+        if precision not in get_args(PrecisionName):
             raise DescriptionError(f'precision={precision!r} is not known; use "fp32", "bf16" or "fp16".')
-        for name, value in (("compile", compile), ("channels_last", channels_last), ("deterministic", deterministic)):
+        for name, value in (("compile", compile), ("deterministic", deterministic)):
             if not isinstance(value, bool):
                 raise DescriptionError(f"{name}={value!r} is neither True nor False.")
         self._device = device
         self._dtype = _DTYPES.get(precision)
         if self._dtype is not None and not torch.amp.is_autocast_available(device.type):
             raise DescriptionError(f'precision="{precision}" cannot be used: torch has no autocast on {device}; use "fp32".')
-        self._channels_last = channels_last
-        if channels_last:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch has it, its stubs do not
         self._compiled = compile
         self._deterministic = deterministic
         self.model = _compiled(model, device) if compile else model
 
-    def around(self, function: Forward) -> Forward:
+    def wrap(self, function: Forward) -> Forward:
         """The function as this run computes it."""
         if self._compiled:
             function = functools.partial(_saying_what_failed, function)
-        if self._channels_last:
-            function = functools.partial(_in_channels_last, function)
         if self._dtype is not None:
             function = functools.partial(_in_autocast, function, self._device.type, self._dtype)
         return function
@@ -92,16 +85,6 @@ class Computing:
 def _in_autocast(function: Forward, device_type: str, dtype: torch.dtype, model: nn.Module, batch: Any) -> Any:
     with torch.autocast(device_type, dtype=dtype):
         return function(model, batch)
-
-
-def _in_channels_last(function: Forward, model: nn.Module, batch: Any) -> Any:
-    return function(model, map_columns(_with_channels_last, batch))
-
-
-def _with_channels_last(column: Any) -> Any:
-    if isinstance(column, Tensor) and column.ndim == 4:
-        return column.contiguous(memory_format=torch.channels_last)
-    return column
 
 
 def _compiled(model: nn.Module, device: torch.device) -> nn.Module:

@@ -1,10 +1,11 @@
-"""A player: one optimizer with its objective, its update cycle and its schedule. A plain run has one, a GAN has two.
+"""Stepper: one optimizer with its objective, its update cycle and its schedule. A plain run has one, a GAN has two.
 
-Several players of a model take turns in every update. While one plays, the parameters of the others take no gradients; gradients
-still flow through them.
+Several steppers of a model take turns in every update. While one has its turn, the parameters of the others take no gradients;
+gradients still flow through them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,14 +14,22 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
+from instep.errors import InstepError
+from instep.loop.error_place import ErrorPlace
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.update import UpdateCycle
-from instep.records import Done, Update
+from instep.records import StepResult, Update
 from instep.schedules.drive import Drive
 
+Run = Callable[[Iterable[Any], Callable[..., Loss]], StepResult]
+Pieces = Callable[[Batch], Iterable[tuple[int, Any]]]
 
-class Player:
-    """Who makes a step in an update: in each, or in every so many of them.
+
+class Stepper:
+    """What makes a step in an update: in each, or in every so many of them.
+
+        with stepper.turn(batch, step):
+            result = stepper.run(stepper.pieces(batch), stepper.objective)
 
     Its schedule goes by its own steps: `made` counts them, without those that were skipped.
     """
@@ -36,50 +45,64 @@ class Player:
         every: int,
         index: int,
         seed: int,
-        seed_torch: Any,
+        seed_torch: Callable[[int], object],
+        run: Run,
+        pieces: Pieces,
+        error_place: ErrorPlace,
+        beside: nn.Module | None,
+        processes: int,
     ) -> None:
         self.name = name  # "" in a plain run
         self.cycle = cycle
+        self.run = run  # cycle.run, or the same with a finer split where a micro-batch does not fit in memory
+        self.pieces = pieces
         self.drive = drive
         self.every = every
         self.made = 0
+        self.step = 0  # of the update that its random draws belong to
+        self.error_place = error_place
         self._objective = objective
         self._scaler = scaler
         self._index = index  # its turn in an update
         self._seed = seed
         self._seed_torch = seed_torch
-        self.step = 0  # of the update that its random draws belong to
-        self._model: nn.Module | None = None  # where others play too, whose parameters are to be left alone
+        self._beside = beside  # the model, where others train parts of it too, which are to be left alone
         self._switched_off: list[Tensor] = []
-        self.is_spread = False  # over several processes, of which most have no micro-batch with the offset 0
+        self._keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
+        self._batch: Batch | None = None  # of its present turn, or its last
+        self._batch_before: Batch | None = None
 
     @property
     def optimizer(self) -> Optimizer:
         return self.cycle.optimizer
 
-    def play_beside_others(self, model: nn.Module) -> None:
-        """From now on, leave alone what of this model is not its own."""
-        self._model = model
-
-    def plays(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Every fifth time is the updates 5, 10, …: those with the steps 4, 9, …"""
         return (step + 1) % self.every == 0
 
-    def begin(self, step: int) -> None:
-        """Before its update cycle."""
+    def turn(self, batch: Batch, step: int) -> "Stepper":
+        """Its part of an update, to be entered: its learning rate is in, what is not its own takes no gradient."""
         self.step = step
+        self._batch_before, self._batch = self._batch, batch
         self.drive.before_update(self.made)
-        if self._model is not None:
+        if self._beside is not None:
             own = {p for group in self.optimizer.param_groups for p in group["params"]}
-            self._switched_off = [p for p in self._model.parameters() if p.requires_grad and p not in own]
+            self._switched_off = [p for p in self._beside.parameters() if p.requires_grad and p not in own]
             for parameter in self._switched_off:
                 parameter.requires_grad_(False)
+        return self
 
-    def end(self) -> None:
-        """After its update cycle, however that ended."""
+    def __enter__(self) -> "Stepper":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for parameter in self._switched_off:
             parameter.requires_grad_(True)
         self._switched_off = []
+        if isinstance(error, RuntimeError | MemoryError | InstepError) and self._batch is not None:
+            placed = self.error_place.find(error, self._batch, self._batch_before, self.name)
+            if placed is not None:
+                raise placed from placed.__cause__
 
     def objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
         """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update.
@@ -88,18 +111,18 @@ class Player:
         """
         offset, data = micro_batch
         key = keys.for_step(self._seed, self.step, offset, player=self._index)
-        if offset == 0 or self.is_spread:
+        if offset == 0 or self._keys_each_piece:
             keys.seed_host(key)
         self._seed_torch(key)
         loss = self._objective(model, data)
         return loss if isinstance(loss, Loss) else as_loss(loss, data)
 
-    def recorded(self, batch: Batch, done: Done) -> Update:
-        """Count what was done, and say it."""
-        loss, count, grad_norm, stepped, clipped, penalty = done
+    def count(self, batch: Batch, result: StepResult) -> Update:
+        """Count the step that was made, and give the record of it."""
+        loss, units, grad_norm, stepped, clipped, penalty = result
         lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
         update = Update(
-            self.step, batch.epoch, batch.index, loss, count, batch.samples, lrs, grad_norm, not stepped, clipped, penalty
+            self.step, batch.epoch, batch.index, loss, units, batch.samples, lrs, grad_norm, not stepped, clipped, penalty
         )
         if stepped:
             self.made += 1
@@ -121,6 +144,6 @@ class Player:
         if self._scaler is not None and state["scaler"] is not None:
             self._scaler.load_state_dict(dict(state["scaler"]))
 
-    def touched(self) -> list[Any]:
+    def stateful(self) -> list[Any]:
         """What an update changes beside the model and the optimizer, for who puts it back."""
         return [self.drive, *([] if self._scaler is None else [self._scaler])]

@@ -1,4 +1,4 @@
-"""The line-up: who plays in a run: one optimizer with one objective, or several by name. What does not fit is said here."""
+"""What is trained how: one optimizer with one objective, or several by name. What does not fit together is said here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,13 +8,16 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
+from instep.distributed.processes import Processes
 from instep.errors import DescriptionError
 from instep.loop.accumulation import OnNonFinite
-from instep.loop.batch_plan import Sizes, require_whole
+from instep.loop.batch_plan import BatchPlan, require_whole
+from instep.loop.error_place import ErrorPlace
 from instep.loop.objective import LossFunction, Objective, from_loss, from_output
-from instep.loop.precision import Computing
-from instep.loop.stepper import Player
-from instep.loop.update import Exchange, UpdateCycle
+from instep.loop.out_of_memory import Splitting
+from instep.loop.precision import Precision
+from instep.loop.stepper import Stepper
+from instep.loop.update import UpdateCycle
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.schedules import drive
@@ -43,7 +46,7 @@ def as_module(model: nn.Module | Mapping[str, nn.Module]) -> nn.Module:
 
 
 def objectives_for(loss: LossFunction | None, objective: Objectives) -> dict[str, Objective]:
-    """The objectives in the order in which they play; that of a plain run has the name ""."""
+    """The objectives in the order of their turns; that of a plain run has the name ""."""
     if not isinstance(objective, Mapping):
         return {"": objective_for(loss, objective)}
     if loss is not None:
@@ -104,64 +107,65 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
     return optimizer
 
 
-def players_for(
+def steppers_for(
     model: nn.Module,
-    computing: Computing,
+    precision: Precision,
     optimizers: Mapping[str, Optimizer],
     objectives: Mapping[str, Objective],
     *,
-    sizes: Sizes,
+    plan: BatchPlan,
     schedule: Any,
     every: Mapping[str, int] | None,
     options: Mapping[str, Any],
     on_nonfinite: OnNonFinite,
     seed: int,
     device: torch.device,
-    turn: Callable[[], Exchange] | None = None,
-) -> tuple[Player, ...]:
-    """The players, in the order in which they play. `options` are those of their update cycles: one for all, or by name.
-
-    `turn` gives each its exchange with other processes.
-    """
+    processes: Processes,
+    splitting: Splitting,
+    error_place: ErrorPlace,
+) -> tuple[Stepper, ...]:
+    """The steppers, in the order of their turns. `options` are those of their update cycles: one for all, or by name."""
     names = list(objectives)
     turns = _turns(every, names)
     schedules = _by_name("schedule", schedule, names)
     of_cycles = {option: _by_name(option, value, names) for option, value in options.items()}
     seed_torch = keys.torch_seeder(device)
-    players = []
+    steppers = []
     for index, name in enumerate(names):
-        scaler = computing.scaler()
+        scaler = precision.scaler()
         own = {option: values[name] for option, values in of_cycles.items() if values[name] is not None}
-        players.append(
-            Player(
+        cycle = UpdateCycle(
+            optimizers[name],
+            model=precision.model,
+            on_nonfinite=on_nonfinite,
+            scaler=scaler,
+            exchange=processes.turn(),
+            **own,
+        )
+        steppers.append(
+            Stepper(
                 name,
-                objective=computing.around(objectives[name]),
-                cycle=UpdateCycle(
-                    optimizers[name],
-                    model=computing.model,
-                    on_nonfinite=on_nonfinite,
-                    scaler=scaler,
-                    exchange=None if turn is None else turn(),
-                    **own,
-                ),
+                objective=precision.wrap(objectives[name]),
+                cycle=cycle,
                 drive=drive(
                     schedules[name],
                     optimizers[name],
-                    total_steps=max(1, sizes.total_steps // turns[name]),
-                    epochs=sizes.epochs_begun,
+                    total_steps=max(1, plan.total_steps // turns[name]),
+                    epochs=plan.epochs_begun,
                 ),
                 scaler=scaler,
                 every=turns[name],
                 index=index,
                 seed=seed,
                 seed_torch=seed_torch,
+                run=splitting.runner(cycle),
+                pieces=splitting.micro_batches.pieces,
+                error_place=error_place,
+                beside=model if len(names) > 1 else None,
+                processes=processes.world.size,
             )
         )
-    for player in players:
-        player.is_spread = turn is not None
-        if len(players) > 1:
-            player.play_beside_others(model)
-    return tuple(players)
+    return tuple(steppers)
 
 
 def average_for(model: nn.Module, decay: float | None, modes: Modes) -> Average | None:
@@ -192,15 +196,19 @@ def _turns(every: Mapping[str, int] | None, names: list[str]) -> dict[str, int]:
     if every is None:
         return dict.fromkeys(names, 1)
     if not isinstance(every, Mapping) or names == [""]:
-        raise DescriptionError(f'every={every!r} is for several objectives by name, like every={{"g": 5}}; leave it out.')
-    _require_known("every", every, names)
+        raise DescriptionError(
+            f'update_every={every!r} is for several objectives by name, like update_every={{"g": 5}}; leave it out.'
+        )
+    _require_known("update_every", every, names)
     for name, count in every.items():
-        require_whole(f"every[{name!r}]", count, least=1)
+        require_whole(f"update_every[{name!r}]", count, least=1)
         if count is None:
-            raise DescriptionError(f"every[{name!r}]=None must be a whole number, 1 or more.")
+            raise DescriptionError(f"update_every[{name!r}]=None must be a whole number, 1 or more.")
     turns = {name: every.get(name, 1) for name in names}
     if min(turns.values()) > 1:
-        raise DescriptionError(f"every={dict(every)} leaves updates in which nobody plays; let one objective play in each.")
+        raise DescriptionError(
+            f"update_every={dict(every)} leaves updates in which no objective is due; let one of them be due in each."
+        )
     return turns
 
 

@@ -13,9 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import LBFGS, Optimizer
 
 from instep.errors import DescriptionError
-from instep.loop.stepper import Player
 from instep.optim.freeze import frozen, is_frozen, unfreeze
 from instep.optim.parts import Slot, What, modules_of, part_of, slots_of
+from instep.schedules.drive import Drive
 from instep.schedules.scheduler import SchedulerDrive
 
 UnfreezeAt = Mapping[int, What | Sequence[What]]
@@ -34,15 +34,18 @@ class Release:
 class Unfreezing:
     """The releases of a run, in order; `reach(epoch)` makes those that are due."""
 
-    def __init__(self, model: nn.Module, at: UnfreezeAt | None, players: Sequence[Player]) -> None:
+    def __init__(self, model: nn.Module, at: UnfreezeAt | None, optimizers: Sequence[Optimizer]) -> None:
         self._model = model
-        self._optimizers = [player.optimizer for player in players]
+        self._optimizers = optimizers
         self.releases = tuple(_planned(model, {} if at is None else at, self._optimizers))
         self._made = 0
-        if isinstance(players[0].drive, SchedulerDrive):
+
+    def check_schedule(self, drive: Drive) -> None:
+        """Raises where torch's own scheduler would meet a group that joins later."""
+        if isinstance(drive, SchedulerDrive):
             self._require_groups()
 
-    def told(self) -> dict[int, str] | None:
+    def labels(self) -> dict[int, str] | None:
         """For the description: epochs and what they unfreeze."""
         return {release.epoch: release.label for release in self.releases} or None
 

@@ -28,7 +28,7 @@ from instep.loop.objective import Loss, as_loss
 from instep.loop.shared_accumulation import SharedSums
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
-from instep.records import Done
+from instep.records import StepResult
 
 
 class Exchange(Protocol):
@@ -104,7 +104,7 @@ class UpdateCycle:
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
         self._late: Tensor | None = None  # an accelerator's unread flag: was the loss of the update before not finite?
 
-    def run(self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor]) -> Done:
+    def run(self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor]) -> StepResult:
         """Forward and backward over every micro-batch, then the step."""
         if self._open.pieces:
             raise UpdateError(
@@ -163,7 +163,7 @@ class UpdateCycle:
             self.discard()  # a cycle that lacks a micro-batch must not be stepped
             raise
 
-    def step(self) -> Done:
+    def step(self) -> StepResult:
         """Normalise, clip and step with what `backward` added up; says what was done."""
         sums, self._open = self._open, Sums(self._on_nonfinite)
         return self._finish(sums)
@@ -195,7 +195,7 @@ class UpdateCycle:
         if self._late is not None:
             self._check_update_before(self._late)
 
-    def _finish(self, sums: Sums) -> Done:
+    def _finish(self, sums: Sums) -> StepResult:
         try:
             done = self._evaluated(sums)
             if done.stepped:
@@ -219,16 +219,16 @@ class UpdateCycle:
                 "gradients that were not. Go back to a checkpoint; clip_norm=math.inf measures the gradients before each step."
             )
 
-    def _evaluated(self, sums: Sums) -> Done:
+    def _evaluated(self, sums: Sums) -> StepResult:
         """The gradients made ready for a step, or cleared where there is to be none."""
         if self._may_step(sums):
             done = self._prepared(sums)
             if done.grad_norm is None or self._is_finite(done.grad_norm):
                 return done
         self._clear()
-        return Done(sums.loss(), sums.total(), None, stepped=False)
+        return StepResult(sums.loss(), sums.total(), None, stepped=False)
 
-    def _prepared(self, sums: Sums) -> Done:
+    def _prepared(self, sums: Sums) -> StepResult:
         """Unscale, normalise, penalties, clip."""
         if self._scaler is not None:
             self._scaler.unscale_(self.optimizer)
@@ -236,7 +236,7 @@ class UpdateCycle:
             _multiply([p.grad for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None], sums.normaliser())
         penalty = self._penalty.add() if self._penalty.active else None
         norm, clipped = self._clipping.apply() if self._clipping.active else (None, None)
-        return Done(sums.loss(), sums.total(), norm, stepped=True, clipped=clipped, penalty=penalty)
+        return StepResult(sums.loss(), sums.total(), norm, stepped=True, clipped=clipped, penalty=penalty)
 
     def _scaled_step(self, scaler: GradScaler) -> bool:
         """Whether the step was made: the scaler leaves it out where a gradient overflowed, and lowers its scale."""
@@ -284,7 +284,7 @@ class UpdateCycle:
                 late=True,
             )
 
-    def _run_with_closure(self, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Done:
+    def _run_with_closure(self, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> StepResult:
         """For optimizers that evaluate the loss several times a step, like LBFGS.
 
         Each evaluation starts from the same buffers; what the first one made of them (BatchNorm's statistics) is what stays.
@@ -294,7 +294,7 @@ class UpdateCycle:
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         weights = [p.detach().clone() for p in parameters]
         after: list[Tensor] = []
-        evaluations: list[Done] = []
+        evaluations: list[StepResult] = []
 
         inside = False  # the closure, and not the optimizer's own work
 

@@ -85,8 +85,8 @@ def _warnings(warnings: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-class Looked(Protocol):
-    """A run whose data can be looked at: a Trainer."""
+class Run(Protocol):
+    """A run whose data can be looked at."""
 
     def look(
         self,
@@ -95,6 +95,13 @@ class Looked(Protocol):
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
     ) -> Preview: ...
+
+
+class HasRun(Protocol):
+    """A Trainer."""
+
+    @property
+    def run(self) -> Run: ...
 
 
 class Previewed:
@@ -130,7 +137,7 @@ class Previewed:
 
 
 def preview(
-    trainer: Looked,
+    trainer: HasRun,
     *,
     decode: Callable[[Any], str] | None = None,
     mean: tuple[float, ...] | None = None,
@@ -140,4 +147,4 @@ def preview(
 
     `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation. Leaves no trace in the run.
     """
-    return Previewed(trainer.look(decode=decode, mean=mean, std=std))
+    return Previewed(trainer.run.look(decode=decode, mean=mean, std=std))

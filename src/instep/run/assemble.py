@@ -1,24 +1,365 @@
-"""Wiring: what users pass to a Trainer, made into what the rooms work with; what does not fit is said here."""
+"""Assemble: from the options of a run to the run, in six steps. Each gives what it made; nothing is set afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
+from torch.optim import Optimizer
 
 from instep.checkpoint import steps
+from instep.data.device import Placed
+from instep.data.feed import Feed, Loading
+from instep.data.loading.loader import Loader
+from instep.distributed.processes import Processes, check_shard, choose_device
+from instep.distributed.shard import require_sharded
+from instep.distributed.world import World, find_world
+from instep.errors import DescriptionError
+from instep.loop.batch_plan import BatchPlan, needs_two
+from instep.loop.error_place import ErrorPlace
+from instep.loop.evaluator import Evaluator
+from instep.loop.metrics import Metric, as_metrics
+from instep.loop.micro_batches import MicroBatches
+from instep.loop.monitor import Monitor, monitor_for, require_monitor
+from instep.loop.objective import Objective
+from instep.loop.out_of_memory import Splitting
+from instep.loop.precision import Precision
+from instep.loop.stepper import Stepper
+from instep.loop.steppers import as_module, average_for, objectives_for, optimizers_for, steppers_for
+from instep.loop.unfreezing import Unfreezing
+from instep.optim.average import Average
+from instep.optim.train_eval import Modes
+from instep.run.checkpoints import Saver
+from instep.run.description import Description, description_notes
 from instep.run.folder import CHECKPOINTS
+from instep.run.history import History
+from instep.run.logbook import Logbook, Notices
+from instep.run.options import Options
+from instep.run.run import Run, Show
+from instep.run.state import RunState
+from instep.run.training_state import ModelState
 
 
-def load_init(model: nn.Module, init: str | Path, folder: Path | None) -> None:
-    """Give a model the weights that were asked for with `init=`, unless a run in the folder is gone on with."""
-    if folder is None or not steps(folder / CHECKPOINTS):
+def assemble(options: Options, show: Show) -> Run:
+    """The run that these options describe. What does not fit together is an error here, before the first step."""
+    notices = Notices()
+    place = find_place(options)
+    data = find_data(options, place)
+    model = prepare_model(options, place, data)
+    stepping = make_steppers(options, place, data, model, notices)
+    evaluation = make_evaluator(options, place, data, model, stepping)
+    return keep_books(options, place, data, model, stepping, evaluation, notices, show)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the run computes."""
+
+    world: World
+    placed: Placed
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the run trains on, and how it is cut into batches."""
+
+    feed: Feed
+    plan: BatchPlan
+    processes: Processes
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The model as it will be trained, with what is minimised."""
+
+    model: nn.Module
+    precision: Precision
+    objectives: Mapping[str, Objective]
+    losses: Sequence[nn.Module]  # those that are modules, and may have a state of their own
+    metrics: Mapping[str, Metric]
+    was_in_eval: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """What makes the steps."""
+
+    optimizers: Mapping[str, Optimizer]
+    modes: Modes
+    unfreezing: Unfreezing
+    splitting: Splitting
+    loader: Loader
+    steppers: tuple[Stepper, ...]
+    ema: Average | None
+
+
+@dataclass(frozen=True)
+class Evaluating:
+    """What looks at the model."""
+
+    evaluator: Evaluator
+    loaders: Mapping[str, Loader]
+    monitor: Monitor | None
+    every: int | None  # updates between two evaluations; None for never
+
+
+def find_place(options: Options) -> Place:
+    world = find_world(timeout_s=options.timeout_s)
+    return Place(world, choose_device(world, options.device))
+
+
+def find_data(options: Options, place: Place) -> Data:
+    loading = Loading(
+        transform=options.transform,
+        valid_transform=options.valid_transform,
+        batch_transform=options.batch_transform,
+        valid_batch_transform=options.valid_batch_transform,
+        collate=options.collate,
+        batched_fetch=options.batched_fetch,
+        sampler=options.sampler,
+        workers=options.num_workers,
+        target=options.target,
+        steps_per_epoch=options.steps_per_epoch,
+    )
+    feed = Feed(options.train, options.valid, seed=options.seed, loading=loading)
+    batch_size = feed.batch_size(
+        options.batch_size,
+        update_cycle=options.update_cycle,
+        micro_batch_size=options.micro_batch_size,
+        processes=place.world.size,
+    )
+    plan = BatchPlan(
+        feed.samples(batch_size),
+        batch_size,
+        options.update_cycle,
+        options.micro_batch_size,
+        feed.drop_last(options.drop_last),
+        options.epochs,
+        options.max_steps,
+        place.world.rank,
+        place.world.size,
+    )
+    return Data(feed, plan, Processes(place.world, place.placed.device, batch_size=batch_size))
+
+
+def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
+    """The model on its device, in train mode, with the weights that it begins with; of several processes all with the same."""
+    model, device = as_module(options.model), place.placed.device
+    objectives = objectives_for(options.loss, options.objective)
+    metrics = as_metrics(options.metrics)
+    refused = {"ema": options.ema, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
+    fp16 = {"precision": options.precision} if options.precision == "fp16" else {}
+    check_shard(options.shard, options.optimizer, model, refused | fp16)
+    processes = data.processes
+    if not options.shard or not processes.are_several:
+        model.to(device)  # what is sharded may not fit there as a whole
+    was_in_eval = not model.training
+    if was_in_eval:
+        model.train()  # handed over in eval mode as a whole; a single module in eval mode stays there
+    data.plan.require_no_lonely_sample(model)
+    if options.init is not None:
+        place.world.run_on_rank0(lambda: _load_init(model, options))
+    model, notes = processes.prepare_model(model, sync_batchnorm=options.sync_batchnorm)
+    precision = Precision(
+        model, device, precision=options.precision, compile=options.compile, deterministic=options.deterministic
+    )
+    notes += processes.shard_model(model, options.shard)
+    losses = _loss_modules(options.loss, options.objective)
+    return Prepared(model, precision, objectives, losses, metrics, was_in_eval, tuple(notes))
+
+
+def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared, notices: Notices) -> Stepping:
+    """The optimizers with their schedules, the batches that they get, and what becomes of those that do not fit in memory."""
+    model, device, processes = prepared.model, place.placed.device, data.processes
+    optimizers = optimizers_for(options.optimizer, list(prepared.objectives), model)
+    if options.shard:
+        require_sharded(optimizers[""], in_shares=processes.are_sharded)
+    modes = Modes(optimizers.values())
+    unfreezing = Unfreezing(model, options.unfreeze_at, list(optimizers.values()))
+    frees_batch_norm = unfreezing.frees_batch_norm()
+    if frees_batch_norm:
+        data.plan.require_no_lonely_sample(nn.BatchNorm1d(1))
+    plan = replace(data.plan, fewest=2 if needs_two(model) or frees_batch_norm else 1)
+    is_fixed = options.on_out_of_memory != "split"
+    micro_batches = MicroBatches(plan, processes, device, is_fixed=is_fixed)
+    splitting = Splitting(options.on_out_of_memory, micro_batches, (model, *prepared.losses), device, say=notices.say)
+    if splitting.is_on and processes.are_several:
+        raise DescriptionError(
+            'on_out_of_memory="split" works in one process: others would wait for the one that splits; use a smaller '
+            "micro_batch_size."
+        )
+    loader = _train_loader(options, place, data, splitting, notices.say)
+    error_place = ErrorPlace(
+        model,
+        loader,
+        splitting,
+        steps_per_epoch=plan.steps_per_epoch,
+        rank=place.world.rank if processes.are_several else None,
+    )
+    steppers = steppers_for(
+        model,
+        prepared.precision,
+        optimizers,
+        prepared.objectives,
+        plan=plan,
+        schedule=options.schedule,
+        every=options.update_every,
+        options={"clip_norm": options.clip_norm, "clip_value": options.clip_value, "l1": options.l1, "l2": options.l2},
+        on_nonfinite=options.on_nonfinite,
+        seed=options.seed,
+        device=device,
+        processes=processes,
+        splitting=splitting,
+        error_place=error_place,
+    )
+    unfreezing.check_schedule(steppers[0].drive)
+    ema = average_for(model, options.ema, modes)
+    return Stepping(optimizers, modes, unfreezing, splitting, loader, steppers, ema)
+
+
+def make_evaluator(options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping) -> Evaluating:
+    """What evaluates, on which data, how often, and which number the run goes by."""
+    evaluator = Evaluator(
+        prepared.model,
+        prepared.precision,
+        prepared.objectives,
+        prepared.metrics,
+        modes=stepping.modes,
+        average=stepping.ema,
+        feed=data.feed,
+        splitting=stepping.splitting,
+        seed=options.seed,
+        device=place.placed.device,
+        processes=data.processes,
+    )
+    loaders = evaluator.valid_loaders()
+    every = data.plan.evaluation_step(options.evaluate_every)
+    monitor = monitor_for(
+        options.monitor,
+        options.monitor_mode,
+        prepared.metrics,
+        patience=options.patience,
+        restore_best=options.restore_best,
+        sets=list(loaders) if every is not None else [],
+        parts=evaluator.parts,
+    )
+    for stepper in stepping.steppers:
+        require_monitor(stepper.drive, monitor)
+    return Evaluating(evaluator, loaders, monitor, every if loaders else None)
+
+
+def keep_books(
+    options: Options,
+    place: Place,
+    data: Data,
+    prepared: Prepared,
+    stepping: Stepping,
+    evaluating: Evaluating,
+    notices: Notices,
+    show: Show,
+) -> Run:
+    """The state, the checkpoints, the history and the description of the run, and with them the run itself."""
+    model, plan, monitor, loader = prepared.model, stepping.splitting.micro_batches.plan, evaluating.monitor, stepping.loader
+    saver = Saver(
+        every=options.checkpoint_every,
+        keep=options.keep,
+        steps_per_epoch=plan.steps_per_epoch,
+        sharing=place.world if data.processes.are_sharded else None,
+    )
+    logbook = Logbook(
+        History(monitor=monitor.name, mode=monitor.mode) if monitor else History(),
+        log_every=options.log_every,
+        waited_s=lambda: loader.waited_s,
+        show=lambda plan: show(options.progress if place.world.is_first else False, plan),
+        notices=notices,
+    )
+    state = RunState(
+        total_steps=plan.total_steps,
+        steps_per_epoch=plan.steps_per_epoch,
+        evaluate_every=evaluating.every,
+        monitor=monitor,
+    )
+    return Run(
+        options,
+        processes=data.processes,
+        device=place.placed.device,
+        feed=data.feed,
+        loader=loader,
+        valid_loaders=evaluating.loaders,
+        model=model,
+        precision=prepared.precision,
+        modes=stepping.modes,
+        unfreezing=stepping.unfreezing,
+        ema=stepping.ema,
+        splitting=stepping.splitting,
+        steppers=stepping.steppers,
+        evaluator=evaluating.evaluator,
+        monitor=monitor,
+        model_state=ModelState(model, stepping.steppers, modes=stepping.modes, average=stepping.ema, losses=prepared.losses),
+        state=state,
+        notices=notices,
+        saver=saver,
+        logbook=logbook,
+        description=_describe(options, place, data, prepared, stepping, monitor),
+        show=show,
+    )
+
+
+def _describe(
+    options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping, monitor: Monitor | None
+) -> Description:
+    plan, steppers, ema = stepping.splitting.micro_batches.plan, stepping.steppers, stepping.ema
+    decided = {"batch_size": plan.batch_size, "drop_last": plan.drop_last, "unfreeze_at": stepping.unfreezing.labels()}
+    notes = (
+        *(note for stepper in steppers for note in stepper.drive.notes),
+        *(ema.notes(plan.total_steps) if ema is not None else ()),
+        *stepping.unfreezing.notes(plan.epochs_begun),
+        *description_notes(prepared.model, stepping.optimizers.values(), was_in_eval=prepared.was_in_eval),
+        *prepared.notes,
+    )
+    return Description(
+        model=prepared.model,
+        optimizers=stepping.optimizers,
+        settings=options.settings() | decided,
+        placed=place.placed,
+        train=data.feed.train,
+        valid=data.feed.valid,
+        steps_per_epoch=plan.steps_per_epoch,
+        total_steps=plan.total_steps,
+        pieces=plan.pieces(min(plan.batch_size, plan.samples)),
+        last_pieces=plan.pieces(plan.last_batch),
+        monitor=monitor.name if monitor else None,
+        monitor_mode=monitor.mode if monitor else "min",
+        notes=notes,
+        processes=place.world.size,
+    )
+
+
+def _train_loader(options: Options, place: Place, data: Data, splitting: Splitting, say: Callable[[str], object]) -> Loader:
+    loader = data.feed.train_loader(
+        batch_size=data.plan.batch_size,
+        device=place.placed.device,
+        drop_last=data.plan.drop_last,
+        epochs=data.plan.epochs_begun,
+        share=data.plan.part if data.processes.are_several else None,
+        say=say,
+    )
+    loader.may_stay_on_host = splitting.is_on and options.batch_transform is None  # which takes a batch as a whole
+    return loader
+
+
+def _load_init(model: nn.Module, options: Options) -> None:
+    """Give a model the weights that were asked for with `init=`, unless a run in the folder is resumed."""
+    folder = None if options.folder is None else Path(options.folder)
+    if options.init is not None and (folder is None or not steps(folder / CHECKPOINTS)):
         from instep.checkpoint.interchange import load_model
 
-        load_model(model, init)
+        load_model(model, options.init)
 
 
-def loss_modules(loss: Any, objective: Any) -> list[nn.Module]:
+def _loss_modules(loss: Any, objective: Any) -> list[nn.Module]:
     """What of the losses and objectives is a module, and may have a state that a checkpoint has to keep."""
     given = [loss, *(objective.values() if isinstance(objective, Mapping) else [objective])]
     return [part for part in given if isinstance(part, nn.Module)]

@@ -14,6 +14,10 @@ NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
 
+# Settings of earlier versions: by their present names, and those that are no more.
+RENAMED = {"every": "update_every"}
+GONE = ("channels_last",)
+
 Change = tuple[str, Any, Any]  # where, before, now
 
 
@@ -21,6 +25,7 @@ def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
 ) -> list[str]:
     """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
+    before = {**before, "settings": _by_present_names(before.get("settings", {}))}
     found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
     lengths = [change for change in found if _short(change[0]) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -39,6 +44,11 @@ def require_same(
         )
     noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
+
+
+def _by_present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {RENAMED.get(name, name): value for name, value in settings.items()}
+    return {name: value for name, value in kept.items() if name not in GONE or value}
 
 
 def differences(before: Any, now: Any, where: str) -> Iterator[Change]:

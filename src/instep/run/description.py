@@ -218,7 +218,7 @@ def optimizer_line(optimizer: Optimizer) -> str:
 
 def _optimizer_rows(description: Description) -> list[tuple[str, str]]:
     """The optimizer, its groups where they have names, and its schedule; for each objective where there are several."""
-    schedule, every = description.settings["schedule"], description.settings["every"] or {}
+    schedule, every = description.settings["schedule"], description.settings["update_every"] or {}
     several = len(description.optimizers) > 1
     rows = []
     for name, optimizer in description.optimizers.items():
@@ -246,7 +246,7 @@ def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     limits = [f"{name} {told(settings[name])}" for name in ("clip_norm", "clip_value") if settings[name] is not None]
     penalties = [f"{name} {told(settings[name])}" for name in ("l1", "l2") if settings[name]]
     computing = ["" if settings["precision"] == "fp32" else f"{settings['precision']} by autocast"]
-    computing += [name.replace("_", " ") for name in ("compile", "channels_last", "deterministic") if settings[name]]
+    computing += [name.replace("_", " ") for name in ("compile", "deterministic") if settings[name]]
     unfreezing = [f"{label} at epoch {epoch}" for epoch, label in (settings["unfreeze_at"] or {}).items()]
     rows = [
         ("clipping", ", ".join(limits)),

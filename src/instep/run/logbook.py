@@ -28,16 +28,34 @@ class Progress(Protocol):
     def close(self, state: str) -> None: ...
 
 
+class Notices:
+    """What is said once while a run goes, from wherever; shown where its progress is."""
+
+    def __init__(self) -> None:
+        self.show: Callable[[str], None] | None = None
+
+    def say(self, text: str) -> None:
+        if self.show is not None:
+            self.show(text)
+
+
 class Logbook:
     """Opened when a run begins or goes on, closed when it ends or pauses."""
 
     def __init__(
-        self, history: History, *, log_every: int, waited_s: Callable[[], float], show: Callable[[Plan], Progress]
+        self,
+        history: History,
+        *,
+        log_every: int,
+        waited_s: Callable[[], float],
+        show: Callable[[Plan], Progress],
+        notices: Notices,
     ) -> None:
         require_whole("log_every", log_every, least=1)
         self.history = history
         self.show = show
         self._log_every = log_every
+        self._notices = notices
         self._waited_s = waited_s  # how long the run has waited for data so far
         self._progress: Progress | None = None
         self._file: HistoryFile | None = None
@@ -46,7 +64,6 @@ class Logbook:
         self._tallies = Tallies()
         self._extra: dict[str, float] = {}
         self._unwritten: list[dict[str, Any]] = []  # rows that a full disk did not take
-        self.guarded: Callable[[Callable[[], object]], bool] = _unguarded  # how trouble with the disk is dealt with
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
 
@@ -58,8 +75,9 @@ class Logbook:
         """Begin to show."""
         self._progress = self.show(plan)
         self._progress.start(step)
+        self._notices.show = self._progress.note
         for note in plan.notes:
-            self._progress.note(note)
+            self._notices.say(note)
         self._begun = time.perf_counter()
         self._restart_line()
 
@@ -71,19 +89,15 @@ class Logbook:
             self._keep(self.history.add_log(self._extra))
             self._extra = {}
         if self._progress is not None:
+            self._notices.show = None
             self._progress.close(state)
             self._progress = None
-
-    def note(self, text: str) -> None:
-        """Something to be said once, where progress is shown."""
-        if self._progress is not None:
-            self._progress.note(text)
 
     def updated(self, update: Update, *, line_due: bool) -> None:
         """Take in an update; a line is written every `log_every` updates, and where one is due."""
         self._window.unread.append(update)
-        if update.players:
-            self._tallies.take_in(update.players)
+        if update.by_objective:
+            self._tallies.take_in(update.by_objective)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
         if line_due or len(self._window) >= self._log_every:
@@ -118,7 +132,7 @@ class Logbook:
         """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
         self._window.read(self._since_evaluation)
         if self._file is not None:
-            self.guarded(self._file.sync)
+            self._file.sync()
         return {
             "window": self._window.state(),
             "since_evaluation": self._since_evaluation.state(),
@@ -179,17 +193,12 @@ class Logbook:
     def _keep(self, row: dict[str, Any]) -> None:
         if self._file is not None:
             self._unwritten.append(row)
-            self.guarded(self._write_rows)
+            self._write_rows()
 
     def _write_rows(self) -> None:
         while self._file is not None and self._unwritten:
             self._file.append(self._unwritten[0])
             self._unwritten.pop(0)
-
-
-def _unguarded(do: Callable[[], object]) -> bool:
-    do()
-    return True
 
 
 def _number(name: str, value: Any) -> float:

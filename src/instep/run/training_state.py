@@ -1,29 +1,76 @@
-"""What a run has learned: its model, the state of its optimizers, the average of the weights; captured and put back.
+"""What a checkpoint keeps of a run: `capture` takes it, `restore` puts it back.
 
 Where an optimizer has modes, a checkpoint's `model` holds the weights that are meant to be used, `training` those to go on from.
 """
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
-from instep.checkpoint import capture_optimizer, restore_model, restore_optimizer
-from instep.errors import CheckpointError
-from instep.loop.stepper import Player
+from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, restore_optimizer
+from instep.errors import CheckpointError, DescriptionError
+from instep.loop.stepper import Stepper
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
-from instep.run.buffers import passing_buffers, restore_passing_buffers
+
+if TYPE_CHECKING:
+    from instep.run.run import Run
 
 
-class Learned:
-    """The parts of a checkpoint that hold tensors."""
+def capture(run: "Run") -> Checkpoint:
+    """The run as it stands between two updates: tensors, counters, and nothing that depends on the clock."""
+    state = {
+        "step": run.state.step,
+        "monitor": None if run.monitor is None else run.monitor.state(),
+        "players": [stepper.state() for stepper in run.steppers],
+        "logbook": run.logbook.state(),
+        "stream": run.loader.state,
+        "standing": run.model_state.standing(),
+        "cycles": None if run.state.cycles is None else run.state.cycles.state(),
+        "finer_split": run.micro_batches.state(),
+    }
+    return Checkpoint(run.state.step, run.model_state.parts(), state, run.state.best_step)
+
+
+def restore(run: "Run", checkpoint: Checkpoint) -> None:
+    """Put the run to where the checkpoint was taken."""
+    state, cycles = checkpoint.state, run.state.cycles
+    if cycles is not None:
+        cycles.require_cycles(state.get("cycles"), state["step"])
+    else:
+        require_no_cycles(state.get("cycles"))
+    run.unfreezing.reach((state["step"] - 1) // run.plan.steps_per_epoch)  # so that the optimizer has the groups it had
+    run.model_state.restore(checkpoint.parts, leave=run.allow_changes)
+    for stepper, before in zip(run.steppers, state["players"], strict=True):
+        stepper.restore(before)
+    run.logbook.restore(state["logbook"])
+    if run.monitor is not None and state["monitor"] is not None:
+        run.monitor.restore(state["monitor"])
+    run.micro_batches.restore(state.get("finer_split", {}))  # a checkpoint of an older version has none
+    if cycles is not None:
+        cycles.restore(state["cycles"])
+    run.model_state.restore_standing(state["standing"])
+    run.loader.resume(state["stream"])
+    run.state.step = run.state.resumed_from = state["step"]
+    run.state.best_step = checkpoint.best
+
+
+def require_no_cycles(state: Mapping[str, Any] | None) -> None:
+    """Raises where the checkpoint was written by fit_cycles()."""
+    if state is not None:
+        raise DescriptionError("this run is trained in cycles; go on with fit_cycles(), or make a new Trainer for fit().")
+
+
+class ModelState:
+    """The parts of a checkpoint that hold tensors: the model, the optimizers, the average, losses with a state."""
 
     def __init__(
         self,
         model: nn.Module,
-        players: Sequence[Player],
+        steppers: Sequence[Stepper],
         *,
         modes: Modes,
         average: Average | None,
@@ -31,7 +78,7 @@ class Learned:
     ) -> None:
         self._losses = losses  # those that are modules, and may have a state of their own
         self._model = model
-        self._players = players
+        self._steppers = steppers
         self._modes = modes
         self._average = average
 
@@ -42,15 +89,15 @@ class Learned:
 
     def parts(self) -> dict[str, Any]:
         """By the names that they have in a checkpoint; the tensors are the run's own where that is enough."""
-        captured = {player.name: self._captured(player) for player in self._players}
+        captured = {stepper.name: self._capture_optimizer(stepper) for stepper in self._steppers}
         parts: dict[str, Any] = {"model": self._model.state_dict(), "optimizer": captured.get("", captured)}
         if self._modes.any:
             with self._modes.evaluating():
-                parts["model"] = _cloned(self._model.state_dict())
+                parts["model"] = _clone(self._model.state_dict())
             with self._modes.training():
-                parts["training"] = _cloned(self._model.state_dict())
-        if passing := passing_buffers(self._model):
-            parts["buffers"] = passing
+                parts["training"] = _clone(self._model.state_dict())
+        if unsaved := _unsaved_buffers(self._model):
+            parts["buffers"] = unsaved
         if self._average is not None:
             parts["ema"] = self._average.state_dict()
         if others := self._others():
@@ -69,7 +116,7 @@ class Learned:
             "eval": [name for name, module in self._model.named_modules() if not module.training],
         }
 
-    def stand(self, standing: Mapping[str, Any]) -> None:
+    def restore_standing(self, standing: Mapping[str, Any]) -> None:
         """Put the model as it stood."""
         frozen, in_eval = set(standing["frozen"]), set(standing["eval"])
         for name, parameter in self._model.named_parameters():
@@ -84,11 +131,11 @@ class Learned:
         """
         leave = (*leave, "initial_lr") if "lr" in leave else leave
         restore_model(self._model, parts.get("training", parts["model"]))
-        restore_passing_buffers(self._model, parts.get("buffers", {}))
+        _restore_unsaved_buffers(self._model, parts.get("buffers", {}))
         self._restore_others(parts.get("others", {}))
-        for player in self._players:
-            captured = parts["optimizer"][player.name] if player.name else parts["optimizer"]
-            restore_optimizer(player.optimizer, captured, self._model.named_parameters(), leave=leave)
+        for stepper in self._steppers:
+            captured = parts["optimizer"][stepper.name] if stepper.name else parts["optimizer"]
+            restore_optimizer(stepper.optimizer, captured, self._model.named_parameters(), leave=leave)
         self._modes.train()  # what was restored is the train mode's
         self._load_average(parts)
 
@@ -103,18 +150,18 @@ class Learned:
         with self._modes.evaluating():
             parts: dict[str, Any] = {"model": copy.deepcopy(self._model.state_dict())}
         if self._average is not None:
-            parts["ema"] = _cloned(self._average.state_dict())
+            parts["ema"] = _clone(self._average.state_dict())
         return parts
 
-    def touched(self) -> list[Any]:
+    def stateful(self) -> list[Any]:
         """What an update changes beside the model and the first optimizer, for who puts it back."""
-        others = [player.optimizer for player in self._players[1:]]
-        own = [thing for player in self._players for thing in player.touched()]
+        others = [stepper.optimizer for stepper in self._steppers[1:]]
+        own = [thing for stepper in self._steppers for thing in stepper.stateful()]
         return [*others, *own, self._modes, *([] if self._average is None else [self._average])]
 
-    def _captured(self, player: Player) -> dict[str, Any]:
+    def _capture_optimizer(self, stepper: Stepper) -> dict[str, Any]:
         """With the parameters in the order of the groups: the optimizer has those that were unfrozen last at the end."""
-        captured = capture_optimizer(player.optimizer, self._model.named_parameters())
+        captured = capture_optimizer(stepper.optimizer, self._model.named_parameters())
         names = [name for group in captured.get("groups", ()) for name in group["parameters"]]
         for kind in ("state", "on_host") if names else ():
             captured[kind] = {name: captured[kind][name] for name in names if name in captured[kind]}
@@ -124,9 +171,9 @@ class Learned:
         """Tensors outside the model that a run changes: further parameters of its optimizers, and losses with a state."""
         own = set(self._model.parameters())
         found: dict[str, Any] = {}
-        for player in self._players:
-            free = [p for group in player.optimizer.param_groups for p in group["params"] if p not in own]
-            found |= {f"{player.name}/parameter {i}": p.detach() for i, p in enumerate(free)}
+        for stepper in self._steppers:
+            free = [p for group in stepper.optimizer.param_groups for p in group["params"] if p not in own]
+            found |= {f"{stepper.name}/parameter {i}": p.detach() for i, p in enumerate(free)}
         for i, module in enumerate(self._losses):
             named = (*module.named_parameters(), *module.named_buffers())
             found |= {f"loss {i}/{name}": value.detach() for name, value in named}
@@ -146,5 +193,24 @@ class Learned:
             self._average.load_state_dict(parts["ema"])
 
 
-def _cloned(state: Mapping[str, Any]) -> dict[str, Any]:
+def _clone(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value) for name, value in state.items()}
+
+
+def _unsaved_buffers(model: nn.Module) -> dict[str, Tensor]:
+    """Those that a module registers as not persistent: a state_dict leaves them out; resuming exactly needs them."""
+    kept = model.state_dict(keep_vars=True)
+    return {name: buffer for name, buffer in model.named_buffers() if name not in kept}
+
+
+def _restore_unsaved_buffers(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """One that has another shape by now (a cache that grew) is replaced, the others get their values back."""
+    for name, value in state.items():
+        owner, _, last = name.rpartition(".")
+        module = model.get_submodule(owner)
+        now = module._buffers.get(last)
+        if now is not None and now.shape == value.shape and now.dtype == value.dtype and now.is_contiguous():
+            with torch.no_grad():
+                now.copy_(value)
+        else:
+            module._buffers[last] = value.to(now.device) if now is not None else value

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import needs_two, require_whole
-from instep.records import Done
+from instep.records import StepResult
 from instep.text import columns, many, size, wrapped
 from instep.tuning import pace, resident, trying
 from instep.tuning.footprint import Footprint
@@ -160,7 +160,7 @@ def _by_measuring(run: Rehearsal, least: int, most: int, budget: float, whose: s
     return BatchSizeSearch(largest, "measuring", reason, run.batch_size, tuple(measuring.tried), (), None, predicted, footprint)
 
 
-def _updates(run: Rehearsal, samples: int) -> Generator[Done, None, None]:
+def _updates(run: Rehearsal, samples: int) -> Generator[StepResult, None, None]:
     return run.rehearse(0, samples=samples)
 
 

@@ -1,6 +1,6 @@
 """Cycling: the cycles of a run while it trains: which one it is in, what a checkpoint keeps of them, and what is said of them.
 
-The Trainer asks where the present cycle ends, tells when it has, and asks for the next; what that is, `tuning.cycles` decides.
+The run asks where the present cycle ends, tells when it has, and asks for the next; what that is, `tuning.cycles` decides.
 A choice is not saved when it is made: a run that is cut off goes on from the end of the cycle before, where the same range test
 gives the same choice.
 """
@@ -12,29 +12,27 @@ from typing import Any
 
 from instep.errors import DescriptionError
 from instep.loop.monitor import Monitor
-from instep.loop.stepper import Player
-from instep.run.logbook import Logbook
+from instep.run.run import Run
+from instep.run.training_state import require_no_cycles
 from instep.schedules import Constant
 from instep.schedules.drive import PositionDrive
 from instep.text import number, rate
-from instep.tuning.cycles import Cycle, CycledRun, CycleOptions, Cycles, chosen, gain
+from instep.tuning.cycles import Cycle, CycleOptions, Cycles, chosen, gain
+from instep.tuning.rehearsal import require_one_optimizer
 
 
 class Cycling:
     """The cycles of one run. `stop` is where the present one ends; `ended` says why there is no further one, once that is so."""
 
-    def __init__(
-        self, run: CycledRun, options: CycleOptions, *, player: Player, monitor: Monitor, logbook: Logbook, steps_per_epoch: int
-    ) -> None:
+    def __init__(self, run: Run, options: CycleOptions, monitor: Monitor) -> None:
         self.cycles: tuple[Cycle, ...] = ()
         self.ended: str | None = None
-        self.asked_for = False
+        self.is_wanted = False  # fit_cycles() has called for training, and not fit()
         self._run = run
         self._options = options
-        self._player = player
+        self._stepper = run.steppers[0]
         self._monitor = monitor
-        self._logbook = logbook
-        self._steps_per_epoch = steps_per_epoch
+        self._logbook = run.logbook
         self._barren: str | None = None  # why a range test suggested nothing more
 
     @property
@@ -43,20 +41,20 @@ class Cycling:
 
     def begin_next(self) -> None:
         """Begin the next cycle, or say why there is none. Takes a range test, between the updates of the run."""
-        found = chosen(self._run, self.cycles, self._options, self._monitor.name, self._monitor.mode, made=self._player.made)
+        found = chosen(self._run, self.cycles, self._options, self._monitor.name, self._monitor.mode, made=self._stepper.made)
         if isinstance(found, str):
             self.ended = self._barren = found
-            self._logbook.note(found)
+            self._run.notices.say(found)
             return
         self._follow(found)  # which refuses what does not fit the groups: then nothing was begun
         self.cycles += (found,)
         self._say(found, self._run.step)
         self._logbook.go_on_to(found.stop)
-        self._logbook.note(
+        self._run.notices.say(
             f"cycle {found.index + 1}: max_lr {rate(found.max_lr)} (confidence {found.confidence:.2f}): {found.reason}"
         )
-        for note in self._player.drive.notes if found.index == 0 else ():
-            self._logbook.note(note)
+        for note in self._stepper.drive.notes if found.index == 0 else ():
+            self._run.notices.say(note)
 
     def finish(self, step: int, value: float, *, patience_over: bool) -> None:
         """The present cycle is over, at its end or because the run's patience is, with this monitored value."""
@@ -66,7 +64,7 @@ class Cycling:
         self.ended = self._why_ended(patience_over)
         self._say(done, step)
         values = f"{self._monitor.name} {number(done.before)} → {number(value)}"
-        self._logbook.note(f"cycle {done.index + 1} gained {number(done.gain)}: {values}")
+        self._run.notices.say(f"cycle {done.index + 1} gained {number(done.gain)}: {values}")
 
     def change(self, options: CycleOptions) -> None:
         """Go on with other options; only those that decide how many cycles there are may differ."""
@@ -75,19 +73,10 @@ class Cycling:
         self._options = options
         self.ended = self._why_ended(self._monitor.exhausted)
 
-    @contextmanager
-    def asked(self) -> Iterator[None]:
-        """While fit_cycles() has called for training, and not fit()."""
-        self.asked_for = True
-        try:
-            yield
-        finally:
-            self.asked_for = False
-
     def result(self) -> Cycles:
         return Cycles(self.cycles, self.ended or "not ended yet.")
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """How the run is trained, as `run.json` keeps it."""
         return {"max_cycles": self._options.max_cycles, "min_delta": self._options.min_delta, **self._options.deciding()}
 
@@ -105,14 +94,18 @@ class Cycling:
         if self.cycles and self.cycles[-1].after is None:
             self._follow(self.cycles[-1])
 
+    def require_cycles(self, state: Mapping[str, Any] | None, step: int) -> None:
+        """Raises unless the checkpoint was written by fit_cycles()."""
+        require_in_cycles(state, step)
+
     def _say(self, cycle: Cycle, step: int) -> None:
-        self._logbook.cycle(cycle.row(), step, max(0, step - 1) // self._steps_per_epoch)
+        self._logbook.cycle(cycle.row(), step, max(0, step - 1) // self._run.state.steps_per_epoch)
 
     def _follow(self, cycle: Cycle) -> None:
         """Drive the optimizer through this cycle: its schedule begins at the updates made before it."""
         schedule = self._options.schedule(cycle.max_lr)
-        self._player.drive = PositionDrive(
-            schedule, self._player.optimizer, cycle.stop - cycle.start, begin=cycle.made, groups_then=cycle.groups
+        self._stepper.drive = PositionDrive(
+            schedule, self._stepper.optimizer, cycle.stop - cycle.start, begin=cycle.made, groups_then=cycle.groups
         )
 
     def _why_ended(self, patience_over: bool) -> str | None:
@@ -150,7 +143,7 @@ def require_cycles(schedule: Any, monitor: Monitor | None, *, total_steps: int, 
 
 
 def require_in_cycles(state: Mapping[str, Any] | None, step: int) -> None:
-    """That what is to be gone on with in cycles was trained in cycles."""
+    """Raises unless the checkpoint was written by fit_cycles()."""
     if state is None:
         raise DescriptionError(
             f"this run was trained with fit() up to step {step}, and fit_cycles() begins with a new run; make another Trainer, "
@@ -158,7 +151,42 @@ def require_in_cycles(state: Mapping[str, Any] | None, step: int) -> None:
         )
 
 
-def require_no_cycles(state: Mapping[str, Any] | None) -> None:
-    """That what is to be gone on with by fit() was not trained in cycles."""
-    if state is not None:
-        raise DescriptionError("this run is trained in cycles; go on with fit_cycles(), or make a new Trainer for fit().")
+@contextmanager
+def begin_cycles(run: Run, options: CycleOptions) -> Iterator[Cycling]:
+    """Inside, fit() trains this run in cycles; one that was begun in cycles goes on with these options."""
+    cycling = run.state.cycles
+    if isinstance(cycling, Cycling):
+        cycling.change(options)
+        if run.state.is_finished and cycling.ended is None:
+            _reopen(run)
+    else:
+        require_one_optimizer(run)
+        begun_at = run.state.step or None
+        monitor = require_cycles(run.schedule, run.monitor, total_steps=run.total_steps, begun_at=begun_at)
+        cycling = run.state.cycles = Cycling(run, options, monitor)
+    run.loader.lengthen(-(-run.total_steps * options.max_cycles // run.state.steps_per_epoch))
+    cycling.is_wanted = True
+    try:
+        yield cycling
+    finally:
+        cycling.is_wanted = False
+
+
+def require_fit(run: Run) -> None:
+    """Raises where this run was begun with fit_cycles(); one that never came to a cycle is a plain one again."""
+    cycling = run.state.cycles
+    if isinstance(cycling, Cycling) and not cycling.is_wanted:
+        require_no_cycles(cycling.state() if cycling.cycles else None)
+        run.state.cycles = None
+
+
+def _reopen(run: Run) -> None:
+    """A finished run goes on: from where it stood, not from the best weights, which it was left with."""
+    if run.options.restore_best and run.folder is None:
+        raise DescriptionError(
+            "restore_best=True put the best weights into the model, and those to go on from are kept nowhere; ask for all "
+            "cycles at once, or give the Trainer a folder."
+        )
+    if run.options.restore_best:
+        run.entry.forget()
+    run.state.is_finished = False

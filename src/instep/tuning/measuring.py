@@ -13,7 +13,7 @@ from itertools import pairwise
 from torch import nn
 from torch.optim import Optimizer
 
-from instep.records import Done
+from instep.records import StepResult
 from instep.tuning import resident
 from instep.tuning.footprint import Footprint, measure
 from instep.tuning.textplot import interpolated
@@ -26,7 +26,7 @@ ROUNDS = 6
 NEAR = 0.95  # of the budget: nearer is not worth another round
 UPDATES = 3  # of a real run: the heap has its size after two
 
-MakeUpdates = Callable[[int], Generator[Done, None, None]]
+MakeUpdates = Callable[[int], Generator[StepResult, None, None]]
 
 
 @dataclass

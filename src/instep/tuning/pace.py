@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from instep.records import Done
+from instep.records import StepResult
 
 ENOUGH = 0.9  # of the best pace: who has that is at the knee
 LEAST_S = 0.05  # a size is timed for as long as this, by as many updates as that takes
@@ -28,7 +28,7 @@ def sizes_up_to(largest: int, least: int = 1) -> list[int]:
     return [*powers, largest] if largest >= least else []
 
 
-def timed(make: Callable[[int], Generator[Done, None, None]], samples: int, device: torch.device) -> Paced:
+def timed(make: Callable[[int], Generator[StepResult, None, None]], samples: int, device: torch.device) -> Paced:
     """The fastest of several updates: whatever else the machine does only ever makes one slower."""
     with closing(make(samples)) as updates:
         _update_s(updates, device)  # the first one warms up
@@ -44,7 +44,7 @@ def knee(paces: Sequence[Paced]) -> int | None:
     return next((pace.samples for pace in sorted(paces, key=lambda p: p.samples) if pace.samples_per_s >= ENOUGH * best), None)
 
 
-def _update_s(updates: Generator[Done, None, None], device: torch.device) -> float:
+def _update_s(updates: Generator[StepResult, None, None], device: torch.device) -> float:
     begun = time.perf_counter()
     next(updates)
     if device.type != "cpu":

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep.errors import DescriptionError
-from instep.records import Done
+from instep.records import StepResult
 
 
 class Rehearsal(Protocol):
@@ -39,7 +39,7 @@ class Rehearsal(Protocol):
     def stateful(self) -> Sequence[Any]:
         """What else an update changes: the schedule's drive, a GradScaler, an average of the weights."""
 
-    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[Done, None, None]:
+    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[StepResult, None, None]:
         """The updates from step `start` on, one each time the next is asked for, epoch after epoch without end.
 
         They are the run's own: its batches and their split, its keys, precision and clipping; but no schedule, so the learning

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 from instep.loop.batch_plan import require_whole
-from instep.records import Done
+from instep.records import StepResult
 from instep.schedules.one_cycle import OneCycle
 from instep.schedules.schedule import starting_lr
 from instep.tuning.curve import Curve
@@ -58,7 +58,7 @@ class Growth:
         return tuple(self.low * (self.high / self.low) ** (i / last) for i in range(self.steps))
 
 
-def sweep(updates: Iterator[Done], optimizer: Optimizer, growth: Growth, *, momentum: float | None = None) -> Curve:
+def sweep(updates: Iterator[StepResult], optimizer: Optimizer, growth: Growth, *, momentum: float | None = None) -> Curve:
     """The curve of one sweep over `updates`; `momentum`, where given, is written into the groups beside the learning rate.
 
     Reads the loss of every update, so it waits for the device.
@@ -112,7 +112,7 @@ class Writer:
                 group["momentum"] = momentum
 
 
-def _first_loss(updates: Iterator[Done]) -> float:
+def _first_loss(updates: Iterator[StepResult]) -> float:
     """A loss before anything was changed. What is wrong with that one is wrong with the run."""
     loss = float(next(updates).loss)
     if not math.isfinite(loss):
@@ -120,7 +120,7 @@ def _first_loss(updates: Iterator[Done]) -> float:
     return loss
 
 
-def _loss(updates: Iterator[Done]) -> float:
+def _loss(updates: Iterator[StepResult]) -> float:
     """The loss of the next update; inf where it, or its gradient, is not finite: nothing after that says anything."""
     try:
         loss = float(next(updates).loss)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from instep.data.memory import clean_up, is_out_of_memory
-from instep.records import Done
+from instep.records import StepResult
 
 CLOSE = 0.03  # of the size: nearer than that nobody needs to know it
 
@@ -41,7 +41,7 @@ def largest_fitting(fits: Callable[[int], bool], *, least: int, most: int) -> li
     return tried
 
 
-def fits(make: Callable[[], Generator[Done, None, None]], device: torch.device) -> bool:
+def fits(make: Callable[[], Generator[StepResult, None, None]], device: torch.device) -> bool:
     """Whether two updates go through without running out of memory; what they left is cleaned up."""
     try:
         with closing(make()) as updates:

@@ -1,0 +1,142 @@
+"""Processes: what one run asks of the processes that train it. For a single one every answer is the simple one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from instep.data.device import Placed, choose
+from instep.data.share import Dealt, Part
+from instep.distributed.agreement import require_same
+from instep.distributed.interrupt import Interrupt, Stopping
+from instep.distributed.shard import Shard, Shares, require_shardable, shard_model
+from instep.distributed.stand_in import filled_up
+from instep.distributed.state import begin_alike, buffers_of_first, take_from_first
+from instep.distributed.turn import ShardTurn, Turn
+from instep.distributed.world import World
+from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
+
+# What may differ between the processes of a run.
+_OWN = ("device", "threads", "git", "versions", "script")
+
+
+def choose_device(world: World, device: str | torch.device) -> Placed:
+    """Where this process computes, and why there."""
+    if world.size == 1 or device != "auto":
+        return choose(device)
+    found = world.device()
+    if found is None:
+        return Placed(torch.device("cpu"), "torch finds no accelerator")
+    return Placed(found, f"that of rank {world.rank}")
+
+
+class Processes:
+    """One run on one or several processes."""
+
+    def __init__(self, world: World, device: torch.device, *, batch_size: int) -> None:
+        self.world = world
+        self._device = device
+        self._reference = batch_size / world.size
+        self._stopping = Stopping()
+        self._is_compared = world.size == 1
+        self._sharded: nn.Module | None = None  # the model, where each process holds a share of it
+
+    @property
+    def are_several(self) -> bool:
+        return self.world.size > 1
+
+    @property
+    def are_sharded(self) -> bool:
+        """Whether every call of the model is one of all processes."""
+        return self._sharded is not None
+
+    def prepare_model(self, model: nn.Module, *, sync_batchnorm: bool) -> tuple[nn.Module, list[str]]:
+        """The model as all processes begin with it, and what should be said about that."""
+        return (
+            _prepare(self.world, model, sync_batchnorm=sync_batchnorm, device=self._device) if self.are_several else (model, [])
+        )
+
+    def shard_model(self, model: nn.Module, shard: Shard) -> list[str]:
+        """Leave each process its share of the model where that was asked for; says how that was done."""
+        if not shard:
+            return []
+        if not self.are_several:
+            return [f"shard={shard!r} has nothing to share with one process: the model stays whole"]
+        self._sharded = model
+        return shard_model(self.world, model, shard, self._device)
+
+    def shares(self, model: nn.Module) -> Shares | None:
+        """Which rows of a checkpoint are this process's; None where it holds all of them."""
+        return Shares(self.world, model) if self.are_sharded else None
+
+    def fill_up(self, micro_batches: Iterable[Any], part: Part, samples: int) -> Iterable[Any]:
+        """The micro-batches of a batch, and what stands in for those that others have more."""
+        return filled_up(self.world, list(micro_batches), part, samples, self._device) if self.are_sharded else micro_batches
+
+    @property
+    def dealt(self) -> Dealt | None:
+        """How the batches of an evaluation are shared out; None where this process has all of them."""
+        return Dealt(self.world.rank, self.world.size) if self.are_several else None
+
+    def turn(self) -> Turn | None:
+        """The exchange of one optimizer; None where there is nobody to exchange with."""
+        if not self.are_several:
+            return None
+        if self._sharded is not None:
+            return ShardTurn(self._sharded, self.world, self._stopping, reference=self._reference, device=self._device)
+        return Turn(self.world, self._stopping, reference=self._reference, device=self._device)
+
+    def interrupt(self) -> Interrupt:
+        """Notes the signals that ask the run to stop; all processes stop after the same update."""
+        return self._stopping.interrupt() if self.are_several else Interrupt()
+
+    def compare(self, describe: Callable[[], Mapping[str, Any]]) -> None:
+        """Once, before the first update: that all processes train the same thing on the same data."""
+        if not self._is_compared:
+            require_same(self.world, {name: part for name, part in describe().items() if name not in _OWN})
+            self._is_compared = True
+
+    def explain(self, error: BaseException, step: int) -> BaseException:
+        """What to raise for an error; the others are told, unless all of them have it."""
+        explained = self.world.explain(error, step=step)
+        if not isinstance(error, NonFiniteLoss | NonFiniteGradient):
+            self.world.fail(explained)
+        return explained
+
+    def share_buffers(self, *models: nn.Module) -> AbstractContextManager[None]:
+        """Inside, all processes look at one model: buffers such as batch norm's statistics are their own while they train."""
+        return buffers_of_first(*models) if self.are_several else nullcontext()
+
+    def take_from_rank0(self, tensors: Iterable[Tensor]) -> None:
+        """Give these tensors the values of rank 0."""
+        if self.are_several:
+            take_from_first(tensors)
+
+
+def check_shard(shard: Shard, optimizer: Any, model: nn.Module, refused: Mapping[str, Any]) -> None:
+    """That what was asked for goes together with `shard=`, where that was."""
+    if shard:
+        require_shardable(shard, optimizer, model, refused)
+
+
+def _prepare(world: World, model: nn.Module, *, sync_batchnorm: bool, device: torch.device) -> tuple[nn.Module, list[str]]:
+    notes = []
+    if any(isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse for module in model.modules()):
+        raise DescriptionError(
+            "sparse gradients (sparse=True of an embedding) cannot be exchanged between processes; leave it out."
+        )
+    if begin_alike(world, model):
+        notes.append("the processes began with other weights; all have those of rank 0 now (seed before the model is made)")
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm)]
+    if sync_batchnorm:
+        if norms and device.type == "cpu":
+            raise DescriptionError("sync_batchnorm=True needs an accelerator: torch's SyncBatchNorm does not run on the CPU.")
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    elif any(module.training for module in norms):
+        notes.append(
+            "BatchNorm takes the statistics of each process's own micro-batches; sync_batchnorm=True takes them over all"
+        )
+    return model, notes

@@ -1,0 +1,134 @@
+"""Entry: how a run comes into its folder: the lock is taken, the run that is there is compared and its newest checkpoint read.
+
+Without a folder nothing is kept, and everything here does nothing. Only rank 0 enters; what it finds is for all processes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instep.checkpoint import Checkpoint, Skipped, read_newest, steps
+from instep.errors import FolderError
+from instep.run.changes import COMPARED, ignores_length, require_same
+from instep.run.folder import RunFolder
+
+if TYPE_CHECKING:
+    from instep.run.run import Run
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found in a folder, as all processes have to know it."""
+
+    notices: tuple[str, ...] = ()
+    step: int | None = None  # of the checkpoint to resume from
+    is_saved: bool = True  # False where that checkpoint has to be written again: a later one is damaged
+    is_begun: bool = False  # this Trainer was here before, and goes on with what it has
+    has_changed: bool = False  # a checkpoint that knows nothing of an allowed change must not be resumed from
+
+
+class FolderEntry:
+    """The folder of one run, from its first update to its last, also where it pauses in between."""
+
+    def __init__(self) -> None:
+        self.checkpoint: Checkpoint | None = None  # what was found, on rank 0, until it is restored
+        self._folder: RunFolder | None = None
+        self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
+
+    def enter(self, run: "Run") -> Found:
+        """Take the lock of the folder and find the run that is in it."""
+        if run.folder is None:
+            return Found()
+        folder = RunFolder(run.folder)
+        before = folder.enter()
+        try:
+            found = self._find(run, folder, before) if self._folder is None else self._come_back(run, folder, before)
+        except BaseException:
+            folder.leave()
+            raise
+        self._folder = folder
+        return found
+
+    def set_status(self, state: str, step: int) -> None:
+        if self._folder is not None:
+            self._folder.set_status(state, step)
+
+    def forget(self) -> None:
+        """Resume from the folder when it is entered next."""
+        self._folder = None
+
+    def abandon(self, found: Found) -> None:
+        """Let go of a folder whose run could not be resumed; all is as before it was entered."""
+        if self._folder is not None:
+            self._folder.leave()
+        if not found.is_begun:
+            self._folder = self._described = None
+
+    def leave(self, state: str, step: int) -> None:
+        """Say how the run ended, and let go of the folder."""
+        if self._folder is not None:
+            try:
+                self.set_status(state, step)
+            finally:
+                self._folder.leave()
+
+    def _find(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
+        now = self._describe(run)
+        is_begun = before is not None and bool(steps(folder.checkpoints))
+        notices = _compare(run, before, now) if before is not None and is_begun else []
+        _require_described(folder, before)
+        run.logbook.keep_in(folder.history)
+        held = run.processes.shares(run.model)
+        checkpoint, skipped = read_newest(folder.checkpoints, held=held) if before is not None else (None, [])
+        folder.describe(now, None if before is None else before.get("created"))
+        self._described = self._described or now
+        self.checkpoint = checkpoint
+        changed = before is not None and is_begun and any(before.get(part) != now.get(part) for part in COMPARED)
+        return Found(
+            notices=(*notices, *_say_found(before, checkpoint, skipped)),
+            step=None if checkpoint is None else checkpoint.step,
+            is_saved=not skipped,
+            has_changed=changed,
+        )
+
+    def _come_back(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
+        """To a folder that this Trainer was in before; nobody may have trained in it meanwhile."""
+        step = run.state.step
+        if before is None or before.get("status", {}).get("step") != step:
+            raise FolderError(
+                f"{run.folder} was changed since this Trainer paused at step {step}; make a new Trainer to go on from what is "
+                "there."
+            )
+        folder.describe(before, before.get("created"))
+        return Found(is_begun=True)
+
+    def _describe(self, run: "Run") -> Mapping[str, Any]:
+        """The description, with what decides the result as it was when this Trainer first came here."""
+        known = self._described
+        return {**run.describe(), **({} if known is None else {part: known[part] for part in COMPARED})}
+
+
+def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    longer_is_fine = ignores_length(run.options.schedule, before.get("total_steps", 0), now["total_steps"])
+    return require_same(before, now, allowed=run.allow_changes, folder=run.folder, longer_is_fine=longer_is_fine)
+
+
+def _say_found(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None, skipped: list[Skipped]) -> list[str]:
+    if before is None:
+        return []
+    if checkpoint is None:
+        return ["the run in the folder has no checkpoint yet: it begins again"]
+    return [*(f"{one.reason} The one before it is used." for one in skipped), f"going on from step {checkpoint.step}"]
+
+
+def _require_described(folder: RunFolder, before: Mapping[str, Any] | None) -> None:
+    if before is None and (steps(folder.checkpoints) or folder.history.exists()):
+        raise FolderError(
+            f"{folder.path} holds the checkpoints or the history of a run, but no run.json; put it back, or use another folder."
+        )
+
+
+def checkpoints_in(folder: Path | None) -> list[int]:
+    """The steps of the checkpoints that a run folder holds."""
+    return [] if folder is None else steps(RunFolder(folder).checkpoints)

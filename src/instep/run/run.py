@@ -1,0 +1,278 @@
+"""Run: a training as it was described, assembled. What the Trainer, the command and the finders of `tuning` work with."""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from instep import keys
+from instep.checkpoint import read
+from instep.data.feed import Feed
+from instep.data.loading.loader import Loader
+from instep.data.preview.preview import look
+from instep.data.preview.summary import Preview
+from instep.distributed.processes import Processes
+from instep.distributed.world import World
+from instep.errors import DescriptionError
+from instep.loop.evaluator import Evaluator
+from instep.loop.micro_batches import MicroBatches
+from instep.loop.monitor import Monitor, require_monitor
+from instep.loop.out_of_memory import Splitting
+from instep.loop.precision import Precision
+from instep.loop.rehearsal import rehearse
+from instep.loop.stepper import Stepper
+from instep.loop.unfreezing import Unfreezing
+from instep.optim.average import Average
+from instep.optim.train_eval import Modes
+from instep.records import Evaluation, Plan, StepResult
+from instep.run.checkpoints import Saver
+from instep.run.description import Description, as_json, plan_of
+from instep.run.entry import FolderEntry
+from instep.run.logbook import Logbook, Notices, Progress
+from instep.run.options import Options
+from instep.run.session import Session
+from instep.run.state import RunState
+from instep.run.training_state import ModelState
+from instep.schedules import drive
+from instep.schedules.retuned import retuned
+
+Show = Callable[[bool | None, Plan], Progress]
+
+
+class Run:
+    """The parts of one run. `assemble` makes it; nothing is added to it afterwards."""
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        processes: Processes,
+        device: torch.device,
+        feed: Feed,
+        loader: Loader,
+        valid_loaders: Mapping[str, Loader],
+        model: nn.Module,
+        precision: Precision,
+        modes: Modes,
+        unfreezing: Unfreezing,
+        ema: Average | None,
+        splitting: Splitting,
+        steppers: tuple[Stepper, ...],
+        evaluator: Evaluator,
+        monitor: Monitor | None,
+        model_state: ModelState,
+        state: RunState,
+        notices: Notices,
+        saver: Saver,
+        logbook: Logbook,
+        description: Description,
+        show: Show,
+    ) -> None:
+        self.options = options
+        self.processes = processes
+        self.device = device
+        self.feed = feed
+        self.loader = loader
+        self.valid_loaders = valid_loaders
+        self.model = model
+        self.precision = precision
+        self.modes = modes
+        self.unfreezing = unfreezing
+        self.ema = ema
+        self.splitting = splitting
+        self.steppers = steppers
+        self.evaluator = evaluator
+        self.monitor = monitor
+        self.model_state = model_state
+        self.state = state
+        self.notices = notices
+        self.saver = saver
+        self.logbook = logbook
+        self.entry = FolderEntry()
+        self.folder = None if options.folder is None else Path(options.folder)
+        self.allow_changes = (options.allow_changes,) if isinstance(options.allow_changes, str) else tuple(options.allow_changes)
+        self.leader = next(stepper for stepper in steppers if stepper.every == 1)
+        self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
+        self.script: dict[str, Any] = {}
+        self.remarks: dict[str, Any] = {}  # what else a command wants to find again in run.json
+        self._description = description
+        self._show = show
+
+    @property
+    def world(self) -> World:
+        return self.processes.world
+
+    @property
+    def micro_batches(self) -> MicroBatches:
+        return self.splitting.micro_batches
+
+    @property
+    def plan(self) -> Any:
+        """How long the run is and how its batches are cut."""
+        return self.splitting.micro_batches.plan
+
+    def session(self) -> Session:
+        """To be entered for training: the lock, resuming, worker processes, progress; undone however it ends."""
+        return Session(self)
+
+    def settle(self) -> None:
+        """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
+        for stepper in self.steppers:
+            stepper.cycle.settle()
+
+    # --- Looking
+
+    def evaluate(self, data: Any = None) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`."""
+        loaders = self.valid_loaders if data is None else {"data": self.evaluator.loader(data)}
+        if not loaders:
+            raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
+        try:
+            numbers = self.evaluator.numbers(loaders)
+        finally:
+            if not self.state.is_running or data is not None:
+                for loader in loaders.values():
+                    loader.close()
+        return Evaluation(numbers, self.state.step, self.state.epoch)
+
+    def predict(self, data: Any) -> Any:
+        loader = self.evaluator.loader(data)
+        try:
+            return self.evaluator.predict(loader)
+        finally:
+            loader.close()
+
+    def look(
+        self,
+        *,
+        decode: Callable[[Any], str] | None = None,
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+    ) -> Preview:
+        """The data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
+        with keys.borrowed(self.device):
+            return look(self.feed, batch_size=self.plan.batch_size, device=self.device, decode=decode, mean=mean, std=std)
+
+    def example(self) -> Any:
+        """The first batch that the run trains on."""
+        return next(iter(self.loader.batches(epoch=0))).data
+
+    def load(self, which: Literal["best", "latest"] | int) -> None:
+        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step."""
+        if which not in ("best", "latest") and type(which) is not int:
+            raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
+        if self.folder is not None:
+            folder, parts = self.folder, self.model_state.used
+            if self.processes.are_sharded:
+                path = self.world.run_on_rank0(lambda: self.saver.verified(folder, which))
+                shares = self.processes.shares(self.model)
+                self.model_state.use(read(path, parts=parts, held=shares, is_verified=True).parts)
+            else:
+                self.model_state.use(self.world.run_on_rank0(lambda: self.saver.load(folder, which, parts).parts))
+        elif which == "best" and self.state.best_weights is not None:
+            self.model_state.use(self.state.best_weights)
+        else:
+            missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
+            raise DescriptionError(f"there is no {which} yet: {missing}.")
+
+    # --- Trying out
+
+    @property
+    def optimizer(self) -> Any:
+        """The one optimizer, or several by the names of their objectives."""
+        return self.steppers[0].optimizer if len(self.steppers) == 1 else {one.name: one.optimizer for one in self.steppers}
+
+    @property
+    def batch_size(self) -> int:
+        batch_size: int = self.plan.batch_size
+        return batch_size
+
+    @property
+    def samples(self) -> int:
+        samples: int = self.plan.samples
+        return samples
+
+    @property
+    def step(self) -> int:
+        return self.state.step
+
+    @property
+    def total_steps(self) -> int:
+        return self.state.total_steps
+
+    @property
+    def stateful(self) -> tuple[Any, ...]:
+        """What an update changes beside the model and the optimizer."""
+        return tuple(self.model_state.stateful())
+
+    def rehearse(self, start: int, *, samples: int | None = None) -> Generator[StepResult, None, None]:
+        """Real updates from a step on that are counted nowhere; what they change is the caller's to put back."""
+        if self.processes.are_sharded:
+            raise DescriptionError("a run with shard= cannot be rehearsed; look for a learning rate without it.")
+        if len(self.steppers) > 1:
+            raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
+        self.modes.train()
+        loader = self.feed.train_loader(
+            batch_size=self.batch_size if samples is None else samples,
+            device=self.device,
+            drop_last=self.plan.drop_last or samples is not None,
+            epochs=sys.maxsize,  # without end
+            share=self.plan.part if self.processes.are_several else None,
+        )
+        updates = rehearse(self.steppers[0], loader, start, self.splitting.quiet(), whole=samples is not None)
+        with self.precision.algorithms(), contextlib.closing(updates):
+            for result in updates:
+                yield result
+                self.state.check_interrupt()  # between two cycles
+
+    def dry_run(self) -> Evaluation | None:
+        """Two updates and an evaluation; what they change is the caller's to put back."""
+        with self.precision.algorithms():
+            self.modes.train()
+            for batch in itertools.islice(self.loader.batches(epoch=0), min(2, self.state.steps_per_epoch)):
+                for stepper in self.steppers:
+                    with stepper.turn(batch, self.state.step):
+                        stepper.run(stepper.pieces(batch), stepper.objective)
+            return self.evaluate() if self.valid_loaders else None
+
+    # --- The description
+
+    def plan_text(self) -> Plan:
+        """The run before its first step, as data."""
+        return plan_of(self._description)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that decides the result, as `run.json` keeps it."""
+        described = as_json(self._description, self.hyper_parameters) | {"script": self.script, **self.remarks}
+        cycles = self.state.cycles
+        return described if cycles is None else described | {"cycles": cycles.describe()}
+
+    @property
+    def schedule(self) -> Any:
+        return self._description.settings["schedule"]
+
+    def set_folder(self, folder: str | Path) -> None:
+        """Where to write, for a run that has not begun."""
+        self.folder = Path(folder)
+
+    def set_progress(self, show: bool | None) -> None:
+        """Whether to show progress: True, False, or None for what suits the terminal."""
+        self.logbook.show = lambda plan: self._show(show if self.world.is_first else False, plan)
+
+    def set_lr(self, lr: float) -> None:
+        """The learning rate, for a run that has not begun."""
+        if self.state.step or self.state.is_running:
+            raise DescriptionError(f"the run has begun (step {self.state.step}), so its learning rate cannot be set any more.")
+        stepper, before = self.steppers[0], self._description
+        schedule = retuned(before.settings["schedule"], stepper.optimizer, lr)
+        notes = before.notes[len(stepper.drive.notes) :]  # the drive's stand first
+        stepper.drive = drive(schedule, stepper.optimizer, total_steps=max(1, self.total_steps), epochs=self.plan.epochs_begun)
+        require_monitor(stepper.drive, self.monitor)
+        settings = {**before.settings, "schedule": schedule}
+        self._description = replace(before, settings=settings, notes=(*stepper.drive.notes, *notes))

@@ -1,0 +1,222 @@
+"""Session: a run while it trains, from the lock of its folder to the last save; undone however it ends.
+
+with run.session() as session:
+    for batch in session.batches():
+        …
+        session.finish_update(batch, results)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from instep.checkpoint import Checkpoint, read
+from instep.checkpoint.shelf import path_of
+from instep.data.loading.loader import Batch
+from instep.errors import UpdateError
+from instep.loop.stepper import Stepper
+from instep.records import StepResult, Update
+from instep.run.entry import Found, checkpoints_in
+from instep.run.folder import CHECKPOINTS
+from instep.run.training_state import capture, restore
+
+if TYPE_CHECKING:
+    from instep.run.run import Run
+
+
+class Session:
+    """Made anew by each `updates()`; the run keeps what outlives it."""
+
+    def __init__(self, run: "Run") -> None:
+        self._run = run
+        self._algorithms = ExitStack()
+        self._ended_as = "failed"
+
+    def __enter__(self) -> "Session":
+        run = self._run
+        if run.state.is_running:
+            raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
+        self._require_whole()
+        notices = self._resume()
+        run.state.is_running = True
+        try:
+            run.entry.set_status("running", run.state.step)
+            self._begin_showing(notices)
+            self._algorithms.enter_context(run.precision.algorithms())
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        run = self._run
+        try:
+            self._algorithms.close()
+            if error is None:
+                self._ended_as = self._finish()
+            elif isinstance(error, GeneratorExit):  # the user's loop has left; at a yield the run is whole
+                run.settle()
+                self._ended_as = self._finish() if run.state.is_over() else "interrupted"
+                run.saver.save_last(run.state.step, lambda: capture(run))
+            else:
+                self._ended_as = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+                explained = run.processes.explain(error, run.state.step)
+                if explained is not error:
+                    raise explained from error.__cause__
+        finally:
+            self._close()
+
+    # --- The loop
+
+    def batches(self) -> Iterator[Batch]:
+        """The batches from where the run stands to its last."""
+        run, state = self._run, self._run.state
+        while not state.is_over():
+            if not state.goes_on():
+                run.saver.mark_saved(None)  # what is saved of this step does not know why there is no further cycle
+                return
+            epoch, index = divmod(state.step, state.steps_per_epoch)
+            run.unfreezing.reach(epoch)
+            run.modes.train()
+            for batch in run.loader.batches(epoch, index):
+                state.is_torn = True  # until the update is made and counted
+                yield batch
+                if state.step >= state.stop or state.patience_is_over:
+                    break
+
+    def due(self) -> Sequence[Stepper]:
+        """The steppers that have a turn in this update."""
+        steppers = self._run.steppers
+        return steppers if len(steppers) == 1 else [one for one in steppers if one.is_due(self._run.state.step)]
+
+    def finish_update(self, batch: Batch, results: Mapping[str, StepResult]) -> Update:
+        """Count the update, log it, evaluate and save where that is due: at every yield the run is whole."""
+        run, state = self._run, self._run.state
+        updates = {one.name: one.count(batch, results[one.name]) for one in self.due()}
+        update = updates[run.leader.name]
+        if len(run.steppers) > 1:
+            update = update._replace(by_objective=updates)
+        state.step += 1
+        if run.ema is not None and not all(one.skipped for one in updates.values()):
+            run.ema.update()
+        epoch_ends = batch.index + 1 == state.steps_per_epoch
+        evaluation_due = state.is_evaluation_due()
+        run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop)
+        if epoch_ends:
+            for stepper in run.steppers:
+                stepper.drive.after_epoch()
+        is_best = evaluation_due and self._evaluate()
+        if run.saver.due(state.step) or is_best or (state.cycles is not None and state.step == state.stop):
+            run.settle()
+            run.saver.save(capture(run))
+        state.is_torn = False
+        return update
+
+    def _evaluate(self) -> bool:
+        """True where it is the best so far."""
+        run, state, monitor = self._run, self._run.state, self._run.monitor
+        run.settle()  # a model that is spoilt already must be neither judged nor saved
+        evaluation = run.evaluate()
+        is_best = monitor is not None and monitor.see(evaluation)
+        if is_best:
+            state.best_step = state.step
+            state.best_weights = run.model_state.copy() if run.folder is None else None
+        run.logbook.evaluated(evaluation, best=is_best)
+        if monitor is not None:
+            for stepper in run.steppers:
+                stepper.drive.after_evaluation(evaluation[monitor.name])
+            state.end_cycle(evaluation[monitor.name])
+        return is_best
+
+    # --- Before the first update and after the last
+
+    def _resume(self) -> Sequence[str]:
+        """Enter the folder and go on from what is in it, on all processes; returns what should be said about that."""
+        run, world = self._run, self._run.world
+        run.processes.compare(run.describe)
+        found = world.run_on_rank0(lambda: run.entry.enter(run))
+        try:
+            checkpoint = self._own_checkpoint(found)
+            if checkpoint is not None:
+                restore(run, checkpoint)
+                run.saver.mark_saved(checkpoint.step if found.is_saved else None)
+            if run.processes.are_sharded:
+                self._prepare_saving(found)
+            else:
+                world.run_on_rank0(lambda: self._prepare_saving(found))
+        except BaseException:
+            run.entry.abandon(found)
+            raise
+        return found.notices
+
+    def _own_checkpoint(self, found: Found) -> Checkpoint | None:
+        """What this process resumes from: all of the checkpoint, or its own share of it."""
+        run = self._run
+        read_here, run.entry.checkpoint = run.entry.checkpoint, None
+        if found.step is None or run.folder is None:
+            return None
+        if not run.processes.are_sharded:
+            return run.world.broadcast_object(read_here)
+        path = path_of(run.folder / CHECKPOINTS, found.step)
+        return read_here or read(path, held=run.processes.shares(run.model), is_verified=True)
+
+    def _prepare_saving(self, found: Found) -> None:
+        run = self._run
+        if run.folder is None:
+            return
+        if found.step is None and not found.is_begun:
+            run.logbook.restore(None)
+            run.saver.check(capture(run))  # what cannot be kept is said now, not at the first checkpoint
+        run.saver.open(run.folder / CHECKPOINTS)
+        if found.has_changed:
+            run.saver.save_now(capture(run))
+
+    def _require_whole(self) -> None:
+        """A run that was torn out of an update goes on from its last checkpoint, or not at all."""
+        run = self._run
+        if not run.state.is_torn:
+            return
+        if run.processes.are_several or not checkpoints_in(run.folder):
+            raise UpdateError(
+                "this Trainer was stopped in the middle of an update, and there is no checkpoint to go on from; make a new one."
+            )
+        run.entry.forget()
+        run.state.is_torn = False
+
+    def _begin_showing(self, notices: Sequence[str]) -> None:
+        """Nothing is shown of a run that is over already."""
+        run, state = self._run, self._run.state
+        if state.is_over():
+            return
+        run.logbook.open(run.plan_text(), state.step)
+        if state.cycles is not None and state.step:
+            run.logbook.go_on_to(state.stop)
+        for notice in notices:
+            run.notices.say(notice)
+        largest = run.micro_batches.plan.largest
+        if notices and largest is not None:
+            run.notices.say(f"micro-batches of more than {largest} did not fit in memory: split as before")
+
+    def _finish(self) -> str:
+        """The run has come to its end."""
+        run, state = self._run, self._run.state
+        run.settle()
+        run.saver.save_last(state.step, lambda: capture(run))
+        run.processes.take_from_rank0(run.model_state.buffers())
+        if run.options.restore_best and state.best_step is not None:
+            run.load("best")
+        state.is_finished = True
+        return "stopped" if state.patience_is_over else "finished"
+
+    def _close(self) -> None:
+        run, state = self._run, self._run.state
+        state.is_running = False
+        for loader in (run.loader, *run.valid_loaders.values()):
+            loader.close()  # worker processes are started again when a batch is asked for
+        run.modes.eval()
+        run.logbook.close(self._ended_as)
+        try:
+            run.saver.close()
+        finally:
+            run.entry.leave(self._ended_as, state.step)
