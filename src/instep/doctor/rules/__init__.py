@@ -48,7 +48,8 @@ Events of the core (handlers run with the doctor itself unwatched; what they rai
     after_mode(called)                           train()/eval(): called.args = (module, mode)
     on_backward(backward, tensor)                before each backward: watch/backwards.py, Backward
     before_backward(called) after_backward(called), before_autograd_grad(called) after_autograd_grad(called)
-    on_discard(discard), on_clip(clip, tensors), before_clip/after_clip(called), after_clear(called)     watch/gradients.py
+    on_discard(discard), after_clear(called)     watch/gradients.py
+    on_clip(clip, tensors), before_clip/after_clip(called)                                               watch/clipping.py
     before_step(step) after_step(step)           watch/optimizers.py: step.optimizer, .record, .fact (with a closure: None before)
     on_optimizer(record, optimizer)              an optimizer is seen for the first time
     on_pass_begins(pass, dataloader) on_batch(pass, batch) on_pass_ends(pass)                            watch/loaders.py

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import ClipPlace, CyclePart
+from instep.doctor.watch.clipping import Clipping, ClipPlace
 
 
 def _places(trace: Trace) -> list[ClipPlace]:
-    return [place for place in trace.part(CyclePart).clips.values() if place.count - place.measuring >= 2]
+    return [place for place in trace.part(Clipping).places.values() if place.count - place.measuring >= 2]
 
 
 @rule("clip-after-step")
