@@ -106,6 +106,7 @@ def complaints(case: Case, answer: dict[str, Any]) -> list[str]:
     everywhere = {f["id"]: f for f in answer["findings"]}
     for id in sorted(case.expected - here):
         wrong.append(f"{id} was found at {everywhere[id]['where']}" if id in everywhere else f"{id} was not found")
+    wrong += [f"{f['id']} says no {part}" for f in answer["findings"] for part in ("why", "fix") if not f[part]]
     for id, finding in everywhere.items():
         if id not in case.expected | case.hints:
             wrong.append(f"not expected: {finding['severity']} {id} at {finding['where']}: {finding['message']}")

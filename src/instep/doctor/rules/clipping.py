@@ -26,7 +26,6 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": place.count, "after_use": place.after_use, "limit": place.limit},
             where=place.site,
             since_step=place.first_step,
-            why="The clipping has no effect: the step was done with the whole gradient.",
             fix=f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()\n"
             f"- {place.function}(model.parameters(), {place.limit:g})",
         )
@@ -65,7 +64,6 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
             where=place.site,
             since_step=place.first_step,
             severity="warning" if exhausted and not place.generator else None,
-            why="Nothing is clipped and nothing complains: the norm of nothing is 0.",
             fix=fix,
         )
 
@@ -83,9 +81,6 @@ def clip_of_partial_cycle(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": place.count, "partial": place.partial, "limit": place.limit},
             where=place.site,
             since_step=place.first_step,
-            why="The first micro-batches of a cycle are clipped again and again while the last counts in full; the "
-            "update is not the clipped "
-            "gradient of the batch.",
             fix=f"clip once, right before the step:\n  if (i + 1) % k == 0:\n+     {place.function}(model.parameters(), "
             f"{place.limit:g})\n      optimizer.step()",
         )

@@ -21,10 +21,6 @@ def sampler_epoch_not_set(trace: Trace) -> Iterator[Finding]:
             evidence={"passes": passes, "epoch": sharded.epochs[-1], "replicas": sharded.replicas},
             where=sharded.site,
             since_step=sharded.first_step,
-            why="DistributedSampler shuffles by its seed and its epoch. Where the epoch stays, every epoch brings the "
-            "same batches in the same "
-            "order, and each process sees the same part of the data for ever.",
-            fix="sampler.set_epoch(epoch)  # at the top of every epoch",
         )
 
 
@@ -50,10 +46,6 @@ def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
             where=bypass.site,
             since_step=bypass.first_step,
             severity="error" if part.world > 1 else "warning",
-            why="Gradients are averaged over the processes only after a forward through the wrapper. Past it, each "
-            "process trains a model of "
-            "its own on its part of the data.",
-            fix="output = ddp_model(x)  # the wrapper, not ddp_model.module; put other methods behind forward",
         )
 
 
@@ -83,9 +75,4 @@ def ranks_diverge(trace: Trace) -> Iterator[Finding]:
             where=divergence.site,
             since_step=divergence.since,
             cause=f"{divergence.site}",
-            why="Data-parallel training is one model in several copies: they must begin equal and get the same gradient "
-            "in every step. Copies that "
-            "differ are several models, each trained on a part of the data, and only one of them is saved.",
-            fix="model = DistributedDataParallel(model)  # by hand: broadcast the weights once, all_reduce every "
-            "gradient before the step",
         )  # fmt: skip

@@ -50,9 +50,6 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=optimizer.first["stale"],
-            why="backward() adds to the gradients that are there. Without clearing, every step walks along the sum of "
-            "all gradients so far.",
-            fix="optimizer.zero_grad()  # before each backward, or right after each step",
         )
     hand = trace.part(ByHand)
     if not trace.steps and hand.grown >= 6 and hand.grown >= 0.9 * hand.looked:
@@ -68,8 +65,6 @@ def _by_hand(hand: ByHand) -> Finding:
         evidence={"parameter": hand.name, "backwards": hand.looked, "moved": hand.moved, "old_backwards_in_gradient": hand.held},
         where=max(hand.sites, key=lambda site: hand.sites[site]),
         since_step=0,
-        why="backward() adds to the gradients that are there. Without clearing, every update walks along the sum of "
-        "all gradients so far.",
         fix="p.grad = None  # after each update, for every p",
     )
 
@@ -97,11 +92,6 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=optimizer.first.get("foreign"),
-            why="A loss leaves gradients in every network on its way, also in the one that another optimizer trains. A "
-            "discriminator that "
-            "steps with its generator's gradients is trained to let fakes pass.",
-            fix="clear this optimizer's gradients right before its own backward:\n+ optimizer.zero_grad()\n  "
-            "loss.backward()\n  optimizer.step()",
         )
 
 
@@ -131,8 +121,6 @@ def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
             },
             where=cycles.clear_site or fact.site,
             since_step=optimizer.first.get("lost"),
-            why="The step has nothing to use: the weights stay as they are, or move by weight decay and momentum alone.",
-            fix="  loss.backward()\n- optimizer.zero_grad()\n  optimizer.step()\n+ optimizer.zero_grad()",
         )
 
 
@@ -156,8 +144,6 @@ def step_before_backward(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=0,
-            why="The gradients come after the step and are cleared before the next one, so that nothing is ever learned.",
-            fix="- optimizer.step()\n  loss.backward()\n+ optimizer.step()",
         )
 
 
@@ -184,10 +170,6 @@ def _discarded(place: BackwardPlace, thrown: int) -> Finding:
         where=place.clear_site or place.site,
         cause=place.site,
         since_step=place.first_thrown,
-        why="Only the last backward before each step counts; the work of the others is thrown away. The effective "
-        "batch is one micro-batch.",
-        fix="clear the gradients where the step is, not before every backward:\n- optimizer.zero_grad()\n  loss.backward()\n"
-        "  if (i + 1) % k == 0:\n      optimizer.step()\n+     optimizer.zero_grad()",
     )
 
 
@@ -214,8 +196,4 @@ def detached_loss(trace: Trace) -> Iterator[Finding]:
             },
             where=place.site,
             since_step=place.first_step,
-            why="On its way the loss went through .item(), .data, detach(), NumPy or torch.tensor(), which cut it off "
-            "from the model. "
-            "requires_grad=True on the result only silences the error.",
-            fix="loss = criterion(model(x), y)  # stay in torch from the model to the loss\nloss.backward()",
         )

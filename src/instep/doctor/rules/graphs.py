@@ -46,7 +46,6 @@ def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
         evidence={"backwards": place.count, "old_graph_alive": place.old, "most_alive": place.most},
         where=place.site,
         since_step=place.first_old,
-        why="A tensor that is added up or put into a list holds the whole graph that made it. Memory grows until it runs out.",
         fix=fix,
     )
 
@@ -70,8 +69,5 @@ def graph_retained(trace: Trace) -> Iterator[Finding]:
             where=place.site,
             cause="retained",
             since_step=place.first_old,
-            why="retain_graph keeps the activations of every step that something still points to. Memory grows, and "
-            "where a state is carried on, "
-            "so does the time of each backward.",
             fix=fix,
         )

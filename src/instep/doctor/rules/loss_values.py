@@ -29,9 +29,6 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 where=feed.site,
                 since_step=feed.first_step,
                 severity=None if far else "hint",
-                why="Targets are probabilities here. Beyond 0..1 the loss has no minimum: it falls without end as the "
-                "outputs grow.",
-                fix="target = (target > 0).float()  # or target / 255, or labels that begin at 0",
             )
         for name, count in feed.unreachable.items():
             if count < 3 or count < 0.8 * feed.looked:
@@ -51,7 +48,6 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 where=feed.site,
                 since_step=feed.first_step,
                 severity="hint" if name == "ReluBackward0" else "warning",
-                why="The model cannot reach these targets whatever it learns, and its activation saturates in trying.",
                 fix="no activation before a regression loss, or targets scaled into its range",
             )
 
@@ -76,8 +72,4 @@ def constant_loss(trace: Trace) -> Iterator[Finding]:
             where=site.site,
             since_step=site.first_step,
             severity="hint" if site.value == 0 else "error",
-            why="The loss does not depend on the weights, so that no step changes anything: a round, a sign, a "
-            "comparison or a saturated function "
-            "stands between them.",
-            fix="compute the loss from the model's own output; round, argmax and sign only for metrics",
         )

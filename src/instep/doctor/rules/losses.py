@@ -50,10 +50,6 @@ def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
             where=kind.site,
             since_step=kind.first_step,
             severity="error" if squashed == "softmax" else "warning",
-            why="cross_entropy applies log-softmax itself. A second squashing puts the scores into 0..1, so the loss "
-            "cannot fall below "
-            "a floor and the gradients are small.",
-            fix="loss = F.cross_entropy(logits, target)  # the scores as they are; softmax only to predict",
         )
 
 
@@ -90,11 +86,6 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
             where=kind.site,
             since_step=kind.first_step,
             severity="error" if squashed else "warning",
-            why="The loss applies the sigmoid itself. Applied twice, every probability is at least 0.5: the loss of a "
-            "negative cannot fall below "
-            "0.69, that of a positive below 0.31.",
-            fix="loss = F.binary_cross_entropy_with_logits(logits, target)  # no sigmoid before it; or "
-            "F.binary_cross_entropy after one",
         )
 
 
@@ -128,10 +119,6 @@ def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) ->
         evidence={"calls": count, "looked": seen},
         where=site,
         since_step=step,
-        why="The classes of a sample do not add up to 1; instead every class adds up to 1 over the batch, so that "
-        "samples compete with each "
-        "other and predictions depend on who else is in the batch.",
-        fix="F.log_softmax(scores, dim=1)  # over the classes",
     )
 
 
@@ -157,10 +144,6 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
             where=feed.site,
             since_step=feed.first_step,
             severity="warning" if feed.opaque == feed.looked else "error",
-            why="nll_loss only picks the entry of the target and turns its sign. Without log_softmax before it, the "
-            "loss falls without end by "
-            "pushing one score up, whatever the others are.",
-            fix="loss = F.cross_entropy(scores, target)  # or F.nll_loss(F.log_softmax(scores, dim=1), target)",
         )
 
 
@@ -185,10 +168,6 @@ def single_class_loss(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": seen, "single": count, "function": feed.function},
             where=feed.site,
             since_step=feed.first_step,
-            why="A softmax over one element is always 1, whatever the model says: the loss does not depend on the "
-            "weights and all "
-            "gradients are zero.",
-            fix="loss = F.binary_cross_entropy_with_logits(output, target.float())  # for two classes; F.mse_loss for a number",
         )
 
 
@@ -216,9 +195,6 @@ def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
                 },
                 where=feed.site,
                 since_step=feed.first_step,
-                why="kl_div takes log-probabilities first and probabilities second. Fed otherwise its value is no "
-                "divergence: two equal "
-                "distributions do not give 0, and the gradient does not lead to them.",
                 fix=fix,
             )
             break

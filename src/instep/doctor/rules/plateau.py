@@ -41,8 +41,6 @@ def plateau_wrong_sign(trace: Trace) -> Iterator[Finding]:
                 "given": rate.metric_text,
             },
             where=scheduler.sites.most_common(1)[0][0],
-            why="With the wrong mode every improvement counts as a bad epoch, and the learning rate is cut while the "
-            "training goes well.",
             fix='ReduceLROnPlateau(optimizer, mode="max")  # for a score' if mode == "min" else 'mode="min"  # for a loss',
             severity=None if sure else "hint",
         )

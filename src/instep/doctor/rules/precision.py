@@ -34,10 +34,6 @@ def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
             },
             where=place.site,
             since_step=place.first_step,
-            why="The scaler divides the gradients by its scale inside step(), after the clipping: what reaches the "
-            "weights is thousands of times "
-            "smaller than the limit says.",
-            fix="  scaler.scale(loss).backward()\n+ scaler.unscale_(optimizer)\n  clip_grad_norm_(...)",
         )
 
 
@@ -55,9 +51,6 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
             evidence={"backwards": place.count, "unscaled": unscaled, "autocast": place.autocast},
             where=place.site,
             since_step=place.first_step,
-            why="float16 ends at 6e-8: smaller gradients become exactly zero, the lower layers' first.",
-            fix='use bfloat16, or\n+ scaler = torch.amp.GradScaler("cuda")\n- loss.backward(); optimizer.step()\n'
-            "+ scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
         )
 
 
@@ -82,8 +75,4 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
                 "samples": sum(len(move.unchanged) for move in lost),
             },
             where=movement.site,
-            why=f"{lost[0].dtype} cannot show updates smaller than half the distance to its next number: they are "
-            "rounded away, step after step.",
-            fix="keep the weights in float32 and compute in low precision:\n"
-            'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
         )

@@ -37,12 +37,6 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
             where=movement.loss_site,
             since_step=site.first_non_finite if site is not None else movement.first_spoiled,
             severity="error" if hopeless else "warning",
-            why="Once a weight is nan, every output that depends on it is, and no step brings it back."
-            if spoiled
-            else "Such a loss says nothing.",
-            fix="look for log(0), sqrt(0), division by zero, exp of large numbers at the loss; add a small epsilon or "
-            "use the *_with_logits and "
-            "log_softmax forms; skip the step where the loss is not finite",
         )
 
 
@@ -94,9 +88,6 @@ def diverging_loss(trace: Trace) -> Iterator[Finding]:
             evidence={"first": first, "lowest": lowest, "lowest_step": at, "last": last},
             where=trend.site,
             since_step=at,
-            why="The run moves away from what it had found. Nearly always the learning rate is too high for the size "
-            "of the gradients.",
-            fix="lower the learning rate (a tenth, to begin with), warm it up, or clip the gradients before each step",
         )
 
 
@@ -157,8 +148,6 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
             severity="hint",
-            why="About a thousandth is healthy. Weights that are replaced within ten steps keep nothing of what they learned.",
-            fix="lower the learning rate",
         )
 
 
@@ -186,7 +175,6 @@ def vanishing_updates(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
             severity="hint",
-            why="About a thousandth is healthy. These weights get gradients, and still do not learn.",
             fix="raise the learning rate"
             if len(moves) == len(whole)
             else "the gradient dies on its way down: use ReLU-like activations, residual connections or normalisation",
