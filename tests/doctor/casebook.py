@@ -13,6 +13,7 @@ from typing import Any
 HERE = Path(__file__).parent
 CASES = HERE / "cases"
 JOBS, TIMEOUT_S = 2, 240.0
+FACTOR = 1.5  # by which what was measured is beyond a rule's limit, or stays below it
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,14 @@ def examine(scripts: Sequence[Path], **options: Any) -> dict[Path, dict[str, Any
         return {script: examination.answer(script) for script in scripts}
 
 
+def on_an_edge(case: Case, margins: dict[str, dict[str, float]]) -> list[str]:
+    """What another machine might decide otherwise: what was measured is within a factor of a rule's limit."""
+    said = case.expected | case.hints
+    close = [(id, "found", factor) for id, factor in margins["found"].items() if id in said and factor < FACTOR]
+    close += [(id, "not found", factor) for id, factor in margins["missed"].items() if id not in said and factor < FACTOR]
+    return [f"{id} was {verdict} by a factor of {factor:.2f} only; it must be {FACTOR}" for id, verdict, factor in close]
+
+
 def complaints(case: Case, answer: dict[str, Any]) -> list[str]:
     """What is wrong with an answer: ids that are missing, elsewhere, or not expected; errors of the script or of the doctor."""
     wrong = []
@@ -104,6 +113,7 @@ def complaints(case: Case, answer: dict[str, Any]) -> list[str]:
     wrong += [f"the doctor failed: {failure}" for failure in answer["failures"]]
     here = {f["id"] for f in answer["findings"] if (f["where"] or "").rpartition(":")[0] == str(case.script)}
     everywhere = {f["id"]: f for f in answer["findings"]}
+    wrong += on_an_edge(case, answer["margins"])
     for id in sorted(case.expected - here):
         wrong.append(f"{id} was found at {everywhere[id]['where']}" if id in everywhere else f"{id} was not found")
     wrong += [f"{f['id']} says no {part}" for f in answer["findings"] for part in ("why", "fix") if not f[part]]

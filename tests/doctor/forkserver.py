@@ -25,7 +25,10 @@ from instep.doctor.journal import Journal
 from instep.doctor.launch import PID, Resident
 from instep.doctor.rules import all_rules
 from instep.doctor.settings import Settings
+from instep.doctor.sites import Locator
 from instep.doctor.watch import areas
+
+NOTHING: dict[str, Any] = {"findings": [], "error": "", "failures": [], "said": "", "margins": {"found": {}, "missed": {}}}
 
 
 def examined(script: str, arguments: list[str]) -> dict[str, Any]:
@@ -37,6 +40,7 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     resident = Resident(journal, Settings())
     os.environ[PID] = str(os.getpid())
     resident.settle_in()
+    margins = resident.collect_margins()
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
     try:
         runpy.run_path(script, run_name="__main__")
@@ -46,7 +50,8 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
         error = traceback.format_exc()
     resident.leave()
     findings = [finding.as_json() for finding in journal.findings()]
-    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps()}
+    clear = {"found": margins.found, "missed": margins.missed}
+    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps(), "margins": clear}
 
 
 def child(case: list[str], out: Path) -> None:
@@ -102,7 +107,7 @@ class Children:
         self.running[pid] = (case, out, time.monotonic() + self.timeout_s)
 
     def answer(self, case: list[str], out: Path, otherwise: str) -> None:
-        answer = json.loads(out.read_text()) if out.exists() else {"findings": [], "error": otherwise, "failures": [], "said": ""}
+        answer = json.loads(out.read_text()) if out.exists() else NOTHING | {"error": otherwise}
         print(json.dumps({"case": case, **answer}), flush=True)
 
 
@@ -127,6 +132,9 @@ def main() -> None:
     torch.optim.SGD([torch.zeros(1, requires_grad=True)]).step()  # imports what every script would import again
     areas()
     all_rules()
+    locator = Locator()
+    for module in list(sys.modules.values()):  # where they lie is remembered
+        locator.is_users(getattr(module, "__file__", None) or "")
     with tempfile.TemporaryDirectory() as folder:
         serve(Children(jobs, timeout_s, Path(folder)))
 

@@ -6,6 +6,7 @@ all journals, so that these are there too, whatever happens.
 
 import hashlib
 import json
+import multiprocessing
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -90,7 +91,10 @@ def process_name() -> str:
     """How a finding names the process it comes from; "" for the one that was started."""
     if "RANK" in os.environ:
         return f"rank {os.environ['RANK']}"
-    return "" if os.environ.get("INSTEP_DOCTOR_PID") == str(os.getpid()) else f"process {os.getpid()}"
+    if os.environ.get("INSTEP_DOCTOR_PID") == str(os.getpid()):
+        return ""
+    name = multiprocessing.current_process().name  # the same in each run, unlike its number
+    return f"process {os.getpid() if name == 'MainProcess' else name}"
 
 
 def _order(process: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
     """Steps on the sum of several micro-batches' mean losses."""
     for optimizer in _stepping(trace):
         cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
-        if cycles is None or cycles.undivided < 3 or cycles.undivided < 0.6 * optimizer.steps:
+        if cycles is None or cycles.undivided < 3 or not trace.has_share(cycles.undivided, optimizer.steps, 0.6):
             continue
         if cycles.sampled and cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
             continue  # divided by hand, or written anew

@@ -61,8 +61,8 @@ def silent_partial_load(trace: Trace) -> Iterator[Finding]:
         elif (
             not load.strict
             and load.own
-            and load.unexpected >= 0.8 * load.given
-            and load.missing >= 0.5 * load.own
+            and trace.has_share(load.unexpected, load.given, 0.8)
+            and trace.has_share(load.missing, load.own, 0.5)
             and load.unexpected > 1
         ):
             saw = f"only {matched} of its {load.own} tensors fit"

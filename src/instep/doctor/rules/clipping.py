@@ -16,7 +16,7 @@ def _places(trace: Trace) -> list[ClipPlace]:
 def clip_after_step(trace: Trace) -> Iterator[Finding]:
     """Clips that only ever see gradients that a step has used."""
     for place in _places(trace):
-        if place.after_use < 2 or place.after_use < 0.8 * place.count or place.fresh > 0.05 * place.count:
+        if place.after_use < 2 or not trace.has_share(place.after_use, place.count, 0.8) or place.fresh > 0.05 * place.count:
             continue
         yield Finding(
             "clip-after-step",
@@ -35,8 +35,8 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
 def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
     """Clips of an exhausted generator, or of parameters that have no gradient at that point."""
     for place in _places(trace):
-        exhausted = place.empty >= (2 if place.generator else 4) and place.empty >= 0.9 * place.count
-        too_early = place.nothing >= 3 and place.nothing >= 0.8 * place.count
+        exhausted = place.empty >= (2 if place.generator else 4) and trace.has_share(place.empty, place.count, 0.9)
+        too_early = place.nothing >= 3 and trace.has_share(place.nothing, place.count, 0.8)
         if place.fresh or not (exhausted or too_early):
             continue
         if exhausted and not place.generator:
@@ -72,7 +72,7 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
 def clip_of_partial_cycle(trace: Trace) -> Iterator[Finding]:
     """Clips after which the same line's backward adds to what was clipped, before the step."""
     for place in _places(trace):
-        if place.partial < 3 or place.partial < 0.3 * place.count:
+        if place.partial < 3 or not trace.has_share(place.partial, place.count, 0.3):
             continue
         yield Finding(
             "clip-of-partial-cycle",

@@ -16,7 +16,7 @@ from instep.doctor.watch.scales import Scales
 def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
     """The loaders that train, and those whose batches a trained model only looks at."""
     loaders = trace.part(Loaders).all
-    train = [loader for loader in loaders if loader.trained >= 2 and loader.trained >= 0.5 * loader.batches]
+    train = [loader for loader in loaders if loader.trained >= 2 and trace.has_share(loader.trained, loader.batches, 0.5)]
     numbers = {
         kind.loader
         for kind in trace.part(Calls).kinds.values()
@@ -96,7 +96,7 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
             continue  # the dataset shuffles by itself
         whole, inside = entropy(facts.label_counts), facts.inside / facts.label_batches
         batch = max(loader.sizes, default=0)
-        is_sorted = batch >= 4 and inside < 0.5 * whole
+        is_sorted = batch >= 4 and trace.is_below(inside, 0.5 * whole)
         if not is_sorted and (loader.full_passes < 2 or loader.batches < 8):
             continue
         yield _unshuffled(
@@ -112,7 +112,7 @@ def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:
         return
     whole, inside = entropy(part.target_counts), part.target_inside / part.target_batches
     period = _period(part.signatures)
-    if inside < 0.5 * whole and period is not None:
+    if period is not None and trace.is_below(inside, 0.5 * whole):
         yield _unshuffled(part.target_site, inside, whole, True, {"batches": period})
 
 
@@ -197,7 +197,7 @@ def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
 def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
     """Numbers far from 1 in the first layer that has weights."""
     for scale in trace.part(Scales).inputs.values():
-        if scale.looks < 2 or scale.large < 0.8 * scale.looks or trace.steps < 3:
+        if scale.looks < 2 or not trace.has_share(scale.large, scale.looks, 0.8) or trace.steps < 3:
             continue
         yield Finding(
             "inputs-not-scaled",
@@ -219,7 +219,7 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
         firsts = [rows for _, rows, _ in facts.firsts]
         if len(firsts) >= 10 and firsts[0] and all(rows == firsts[0] for rows in firsts):
             yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
-    if part.same_inputs >= 20 and part.seeds_in_training >= 0.8 * part.same_inputs and not trace.part(Loaders).all:
+    if part.same_inputs >= 20 and trace.has_share(part.seeds_in_training, part.same_inputs, 0.8) and not trace.part(Loaders).all:
         yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
 
 

@@ -31,7 +31,7 @@ def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
     if not part.wrapped or part.reduced or part.averaged:
         return
     for bypass in part.bypasses.values():
-        if bypass.trained < 3 or bypass.trained < 0.3 * (bypass.trained + part.forwards):
+        if bypass.trained < 3 or not trace.has_share(bypass.trained, bypass.trained + part.forwards, 0.3):
             continue
         yield Finding(
             "ddp-bypassed",
@@ -60,7 +60,7 @@ def ranks_diverge(trace: Trace) -> Iterator[Finding]:
         return  # said by another rule
     for divergence in part.divergences.values():
         least = 5 if trace.ended else 24
-        if divergence.met_again or divergence.apart < least or divergence.apart < 0.5 * divergence.compared:
+        if divergence.met_again or divergence.apart < least or not trace.has_share(divergence.apart, divergence.compared, 0.5):
             continue
         yield Finding(
             "ranks-diverge",

@@ -17,7 +17,7 @@ from instep.doctor.watch.padding import Paddings
 def loss_broadcast(trace: Trace) -> Iterator[Finding]:
     """Prediction and target that broadcast to more elements than either has, in a loss of torch's or in one written by hand."""
     for feed in trace.part(Feeds).of(*ELEMENTWISE):
-        if feed.spread_graphs < 2 or feed.spread_graphs < 0.3 * feed.graphs or feed.shapes is None:
+        if feed.spread_graphs < 2 or not trace.has_share(feed.spread_graphs, feed.graphs, 0.3) or feed.shapes is None:
             continue
         given, wanted, common = feed.shapes
         yield Finding(
@@ -35,7 +35,7 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             since_step=feed.first_step,
         )
     for site in trace.part(LossGraphs).sites.values():
-        if site.spread < 3 or site.spread < 0.8 * site.walked or site.shapes is None:
+        if site.spread < 3 or not trace.has_share(site.spread, site.walked, 0.8) or site.shapes is None:
             continue
         shape, result = site.shapes
         where = site.site
@@ -98,9 +98,9 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
 def padding_in_loss(trace: Trace) -> Iterator[Finding]:
     """Targets in rows that end in runs of one value, found nowhere else, which the loss does not ignore."""
     for padded in trace.part(Paddings).all.values():
-        if padded.tails < 3 or padded.tails < 0.8 * padded.looked or padded.share < 0.05:
+        if padded.tails < 3 or not trace.has_share(padded.tails, padded.looked, 0.8) or not trace.exceeds(padded.share, 0.05):
             continue
-        if padded.matched + padded.unseen < 0.5 * padded.tails:
+        if not trace.has_share(padded.matched + padded.unseen, padded.tails, 0.5):
             continue  # inputs go on where targets end: a state that lasts, not padding
         value = padded.values.most_common(1)[0][0]
         sure = padded.matched >= 0.5 * padded.tails and padded.lone < padded.tails
@@ -140,7 +140,7 @@ def loss_summed(trace: Trace) -> Iterator[Finding]:
 def ragged_mean(trace: Trace) -> Iterator[Finding]:
     """A mean of batch means that differs from the mean over samples, in a function that divides by the number of batches."""
     for average in trace.part(Averages).all.values():
-        if not average.unweighted or average.difference <= 0.01:
+        if not average.unweighted or not trace.exceeds(average.difference, 0.01):
             continue
         yield Finding(
             "ragged-mean",

@@ -31,7 +31,7 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 severity=None if far else "hint",
             )
         for name, count in feed.unreachable.items():
-            if count < 3 or count < 0.8 * feed.looked:
+            if count < 3 or not trace.has_share(count, feed.looked, 0.8):
                 continue
             low, high = BOUNDS[name]
             yield Finding(
@@ -59,7 +59,7 @@ def constant_loss(trace: Trace) -> Iterator[Finding]:
         return  # said by another rule
     for site in trace.part(LossGraphs).sites.values():
         least = 5 if trace.strict else 10
-        if site.alive or site.zero < least or site.zero < 0.9 * site.count:
+        if site.alive or site.zero < least or not trace.has_share(site.zero, site.count, 0.9):
             continue
         if site.value == 0 and site.zero < 3 * least:
             continue  # a reward that has not come yet, a margin that is kept

@@ -66,7 +66,8 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
         feed = trace.part(Feeds).all.get((kind.function, kind.site))
         squashed, count = _after(kind, "SigmoidBackward0", "SoftmaxBackward0")
         closed = feed is not None and feed.looked > 0 and feed.opaque == feed.looked
-        looks = closed and kind.examined >= 6 and kind.unit == kind.examined and kind.input_max - kind.input_min > 0.05
+        looks = closed and kind.examined >= 6 and kind.unit == kind.examined
+        looks = looks and trace.exceeds(kind.input_max - kind.input_min, 0.05)
         if not (squashed or looks):
             continue
         seen = kind.origins.total()
@@ -127,7 +128,9 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
     """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
     for feed in trace.part(Feeds).of("nll_loss"):
         kind = trace.part(Losses).kinds.get((feed.function, feed.site))
-        if kind is None or feed.looked < 2 or feed.unnormalised < 0.9 * feed.looked or feed.logged > 0.1 * feed.looked:
+        if kind is None or feed.looked < 2 or feed.logged > 0.1 * feed.looked:
+            continue
+        if not trace.has_share(feed.unnormalised, feed.looked, 0.9):
             continue
         probabilities = kind.origins["SoftmaxBackward0"] > 0.5 * kind.origins.total()
         given = "probabilities" if probabilities else "scores that are no log-probabilities"
@@ -181,7 +184,7 @@ def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
             (feed.negative_target, f"a target down to {feed.low:.3g}, where probabilities are never below 0",
              "F.kl_div(input, target, reduction='batchmean', log_target=True)  # where the target is a logarithm too"),
         ):  # fmt: skip
-            if count < 2 or count < 0.5 * feed.looked:
+            if count < 2 or not trace.has_share(count, feed.looked, 0.5):
                 continue
             yield Finding(
                 "kl-on-probabilities",

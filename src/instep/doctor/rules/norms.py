@@ -132,7 +132,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
     ones = (
         (norm.ones_site, norm)
         for norm in trace.part(Norms).all
-        if not norm.shared and norm.ones >= 8 and norm.ones >= 0.6 * norm.graded and norm.live and trace.steps
+        if not norm.shared and norm.ones >= 8 and trace.has_share(norm.ones, norm.graded, 0.6) and norm.live and trace.steps
     )
     for site, norms in _by_site(ones).items():
         model = norms[0].root.name if norms[0].root is not None else "model"
@@ -151,7 +151,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
     for drop in trace.part(Dropouts).drops.values():
-        if not drop.root.trained or drop.extreme < 5 or drop.extreme < 0.9 * drop.calls:
+        if not drop.root.trained or drop.extreme < 5 or not trace.has_share(drop.extreme, drop.calls, 0.9):
             continue
         everything = drop.all >= 0.9 * drop.calls
         what = "everything" if everything else f"{100 * drop.p:.0f} % of its input"

@@ -83,7 +83,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         return
     idle = {number for number, steps in _untrainable(trace)}
     left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
-    left = [] if idle else [orphan for orphan in left if orphan.arrivals >= 0.3 * trace.backwards]
+    left = [] if idle else [orphan for orphan in left if trace.has_share(orphan.arrivals, trace.backwards, 0.3)]
     for number in dict.fromkeys(orphan.root for orphan in left):
         mine = [orphan for orphan in left if orphan.root == number]
         partly = mine[0].partial

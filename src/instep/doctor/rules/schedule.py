@@ -34,7 +34,7 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
             continue
         if rate.loaded or rate.early_position < 1 or scheduler.first_lr == 0.0:
             continue
-        if rate.early_backwards and (rate.seen < 3 or rate.pending < 0.7 * rate.seen):
+        if rate.early_backwards and (rate.seen < 3 or not trace.has_share(rate.pending, rate.seen, 0.7)):
             continue
         yield Finding(
             "scheduler-before-optimizer",

@@ -49,25 +49,27 @@ def _level(movement: Movement) -> float:
     return max((median(list(move.ratios)[-4:]) for move in movement.moves if len(move.ratios) >= 3), default=0.0)
 
 
-def _growth(trend: Trend) -> tuple[float, float, float] | None:
+def _growth(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     """(first, lowest, last) of a loss that is ten times its minimum now, and far above all that it was in its first third."""
     blocks = trend.blocks
     if len(blocks) < 4 or trend.negative:
         return None
     first, lowest, last = blocks[0], min(blocks), min(blocks[-2:])
-    if not lowest >= 0 or last <= 10 * max(lowest, 1e-6) or last <= 3 * max(blocks[: max(len(blocks) // 3, 1)]):
+    if not lowest >= 0 or not trace.exceeds(last, 10 * max(lowest, 1e-6)):
+        return None
+    if not trace.exceeds(last, 3 * max(blocks[: max(len(blocks) // 3, 1)])):
         return None
     return first, lowest, last
 
 
 def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
-    growth = _growth(trend)
+    growth = _growth(trace, trend)
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
     level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
     enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
-    return growth if level > 0.03 and growth[2] > enough * growth[0] else None
+    return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None
 
 
 @rule("diverging-loss", revocable=True)
@@ -113,7 +115,7 @@ def _improves(trace: Trace, trend: Trend) -> bool:
     """Whether the loss is well below where it began."""
     site = trace.part(Backwards).sites.get(trend.site)
     first = site.first_value if site is not None else None
-    return first is not None and len(trend.blocks) >= 2 and trend.blocks[-1] < 0.6 * first
+    return first is not None and len(trend.blocks) >= 2 and not trace.exceeds(trend.blocks[-1], 0.6 * first)
 
 
 def _name(moves: list[Moves]) -> str:
@@ -126,13 +128,15 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that most steps change by more than a tenth."""
     updates = trace.part(Updates)
     trends = updates.trends.values()
-    if _spoiled(trace) or any(_diverging(trace, trend) or _improves(trace, trend) for trend in trends):
-        return
+    if _spoiled(trace) or trace.is_excluded(lambda: any(_diverging(trace, trend) for trend in trends)):
+        return  # non-finite or diverging-loss says it
     for movement in updates.optimizers.values():
-        moves = [move for move in movement.moves if move.size >= 16 and move.late >= 5 and move.high >= 0.6 * move.late]
+        large = [move for move in movement.moves if move.size >= 16]
+        moves = [move for move in large if move.late >= 5 and trace.has_share(move.high, move.late, 0.6)]
+        moves = [move for move in moves if trace.exceeds(median(move.ratios), 0.1)]
         if not moves and _is_blown_up(movement) and not any(_level_with_start(trace, trend) for trend in trends):
-            moves = [move for move in movement.moves if move.size >= 16]
-        if not moves:
+            moves = large
+        if not moves or any(_improves(trace, trend) for trend in trends):
             continue
         typical = median(ratio for move in moves for ratio in move.ratios)
         yield Finding(
@@ -158,7 +162,8 @@ def vanishing_updates(trace: Trace) -> Iterator[Finding]:
         return  # clip-before-unscale says it
     for movement in trace.part(Updates).optimizers.values():
         whole = [move for move in movement.moves if move.dtype in ("float32", "float64")]
-        moves = [move for move in whole if move.samples >= 6 and move.low >= 0.9 * move.samples and move.highest < 1e-6]
+        low = [move for move in whole if move.samples >= 6 and trace.has_share(move.low, move.samples, 0.9)]
+        moves = [move for move in low if trace.is_below(move.highest, 1e-6)]
         if not moves:
             continue
         typical = median(ratio for move in moves for ratio in move.ratios)

@@ -14,7 +14,8 @@ from instep.doctor.watch.structure import Sharing, Structure
 @rule("frozen-parameter-moves")
 def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
     """Parameters that were trained, then frozen, and that steps still change."""
-    facts = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2 and fact.moves >= 0.5 * fact.looks]
+    frozen = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2]
+    facts = [fact for fact in frozen if trace.has_share(fact.moves, fact.looks, 0.5)]
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         change = max(fact.change for fact in mine)
@@ -103,7 +104,10 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
         same = [
             fact
             for fact in trace.part(Structure).symmetries.values()
-            if fact.optimizer == record.number and fact.arrivals >= 20 and fact.spread is not None and fact.spread < 1e-4
+            if fact.optimizer == record.number
+            and fact.arrivals >= 20
+            and fact.spread is not None
+            and trace.is_below(fact.spread, 1e-4)
         ]
         if not same:
             continue
@@ -130,7 +134,7 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
     part = trace.part(Moves)
     for fact in part.written.values():
         looks = part.looks.get(fact.how, 0)
-        if fact.times < 3 or fact.times < 0.3 * looks:
+        if fact.times < 3 or not trace.has_share(fact.times, looks, 0.3):
             continue
         if fact.how == "between":
             message = f"{fact.name} was changed between the forward and its backward in {fact.times} of {looks} looks."
