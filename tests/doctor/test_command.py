@@ -33,10 +33,12 @@ def test_explain_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean missing-zero-grad?" in err
 
 
-@pytest.mark.parametrize("id", CATALOGUE)
-def test_every_id_has_a_page_with_its_sections(id: str) -> None:
-    heads = [line.removeprefix("## ").strip() for line in CATALOGUE[id].page.splitlines() if line.startswith("## ")]
-    assert heads == list(SECTIONS)
+def test_every_id_has_a_page_with_its_sections() -> None:
+    heads = {
+        id: [line.removeprefix("## ").strip() for line in entry.page.splitlines() if line.startswith("## ")]
+        for id, entry in CATALOGUE.items()
+    }
+    assert {id: found for id, found in heads.items() if found != list(SECTIONS)} == {}
 
 
 def test_the_docs_have_a_place_for_every_link() -> None:

@@ -123,7 +123,6 @@ def test_cycles_are_counted_by_what_a_step_holds() -> None:
     part = steps(nn.Linear(3, 2), 6, backwards=3).trace.part(CyclePart)
     (cycles,) = part.optimizers.values()
     assert cycles.sizes == {3: 6}
-    assert cycles.alone == 6
     assert cycles.undivided == 0
     assert cycles.by_hand == 0
     (place,) = part.backwards.values()

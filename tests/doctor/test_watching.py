@@ -1,6 +1,7 @@
 """The core: what is told to whom, when it rests, where a line is, and that its own errors stay its own."""
 
 import gc
+import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from torch.nn import functional as F
 from torch.nn.functional import cross_entropy  # a name of our own, as people have it
 
 import instep
-from instep.doctor.attention import BURST, EVERY, FIRST
+from instep.doctor import attention
+from instep.doctor.attention import BURST, EVERY, FIRST, multiplications
 from instep.doctor.engine import Engine
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
@@ -139,6 +141,36 @@ def test_a_long_run_is_watched_in_bursts() -> None:
     assert FIRST < record.steps <= FIRST + 4 * BURST
     assert record.totals["stale"] >= record.steps - 4  # a rest forgets what a gradient held, once
     assert "missing-zero-grad" in {finding.id for finding in visit.findings}
+
+
+def test_steps_with_much_to_compute_are_all_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = FIRST + EVERY
+    watched = []
+    for limit in (23, 24):  # a step multiplies 4 × 2 × 3 times
+        monkeypatch.setattr(attention, "LARGE", limit)
+        with instep.watch(aloud=False) as visit:
+            model, optimizer = small()
+            for _ in range(steps):
+                step(model, optimizer)
+        watched.append(visit.trace.part(Optimizers).all[0].steps)
+    assert watched[0] == steps
+    assert watched[1] < FIRST + 4 * BURST
+
+
+def test_how_much_a_module_computes() -> None:
+    assert multiplications(nn.Linear(3, 2), torch.ones(4, 2)) == 4 * 2 * 3
+    assert multiplications(nn.Conv2d(2, 4, 3), torch.ones(1, 4, 5, 5)) == 100 * 2 * 3 * 3
+    assert multiplications(nn.ReLU(), torch.ones(4, 2)) == 0
+    assert multiplications(nn.Linear(3, 2), torch.ones(4, 2, device="meta")) == 0
+
+
+def test_nothing_depends_on_a_clock() -> None:
+    """What the doctor says of a run is a function of the run."""
+    folder = Path(attention.__file__).parent
+    clocks = re.compile(
+        r"\b(import time|from time|import datetime|from datetime|perf_counter\(|monotonic\(|process_time\(|st_.time)"
+    )
+    assert [path.name for path in folder.rglob("*.py") if clocks.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_memory_stays_constant() -> None:

@@ -47,6 +47,9 @@ def main(arguments: list[str]) -> None:
         for f in answer["findings"]:
             mark = "ok" if f["id"] in case.expected | case.hints else "!!"
             print(f"  {mark} {f['severity']:<7} {f['id']}  {f['where']}\n     {f['message']}\n     {f['evidence']}")
+        for verdict, factors in answer["margins"].items():
+            near = {id: round(factor, 2) for id, factor in factors.items() if factor < 10}
+            print(f"     {verdict} by a factor of less than 10: {near}" if near else "", end="\n" if near else "")
         for line in complaints(case, answer):
             if not line.startswith("not expected"):
                 print(f"  -- {line}")

@@ -2,19 +2,26 @@
 
 While it rests, the doctor counts steps and batches and hears of what is rare: passes over loaders, modes that change, schedulers,
 optimizers, checkpoints. Forwards, losses, backwards and clips it does not hear then. Anything rare wakes it for a few steps.
+
+It rests by counts alone, never by a clock: two runs of one program are watched at the same steps, on any machine.
 """
 
-import time
 from typing import Any
+
+from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import first_tensor
 
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
 EVERY = 512  # steps from one burst to the next
-LONG_S = 0.02  # of processor time: steps that take longer are all watched, what it costs does not show there
+# Multiplications in the forwards of a step: larger steps are all watched. On one core of a CPU 1e8 of them take 10 ms or more
+# with their backward, next to which the tenth of a millisecond that watching costs does not show.
+LARGE = 1e8
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
 SHARE = 0.1  # of the steps that may be watched because something rare woke it
 
@@ -28,22 +35,29 @@ class Attention:
         self._watched = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
-        self._begun_s: float | None = None
-        self._long = False
+        self._multiplications = 0  # in the first steps
+        self._large = False
+
+    def wants_modules(self) -> dict[type, Any]:
+        return {nn.Module: self._module_called}
+
+    def _module_called(self, module: nn.Module, _: Any, output: Any, call: Call) -> None:
+        if call.grad and self._trace.steps < FIRST:
+            self._multiplications += multiplications(module, output)
 
     def after_step(self, _: Any) -> None:
         """While awake; asleep, only `on_alarm` comes."""
         steps = self._trace.steps
         self._watched += 1
         self._calls = 0
-        if self._begun_s is None:
-            self._begun_s = time.process_time()
-        if steps >= self._until and not self._long:
+        if steps == FIRST:
+            self._large = self._multiplications > LARGE * FIRST
+        if steps >= self._until and not self._large:
             self._rest(steps)
 
     def after_call(self, _: Any) -> None:
         self._calls += 1
-        if self._calls > CALLS and self._trace.steps >= FIRST:
+        if self._calls > CALLS and self._trace.steps >= FIRST and not self._large:
             self._calls = 0
             self._rest(self._trace.steps)
 
@@ -87,9 +101,18 @@ class Attention:
         self._hub.say("on_wake")
 
     def _rest(self, steps: int) -> None:
-        if steps == FIRST and self._begun_s is not None:
-            self._long = (time.process_time() - self._begun_s) / FIRST > LONG_S
-        if not self._long:
-            self._hub.resting = True
-            self._hub.alarm = (steps // EVERY + 1) * EVERY
-            self._hub.say("on_rest")
+        self._hub.resting = True
+        self._hub.alarm = (steps // EVERY + 1) * EVERY
+        self._hub.say("on_rest")
+
+
+def multiplications(module: nn.Module, output: Any) -> int:
+    """About how many a module did itself to give this output, on a CPU; an accelerator does them in no time, and they count 0.
+
+    A linear layer does `in_features` for each number that it gives, a convolution as many as its kernel has for one channel.
+    """
+    given = first_tensor(output)
+    if given is None or given.device.type != "cpu":
+        return 0
+    weights = (weight for weight in module._parameters.values() if isinstance(weight, Tensor) and weight.dim() > 1)
+    return given.numel() * sum(weight.numel() // max(len(weight), 1) for weight in weights)

@@ -3,6 +3,7 @@
 Nothing here imports torch: `instep doctor --list` and `--explain` read it.
 """
 
+import textwrap
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
@@ -30,6 +31,17 @@ class Entry:
         """The explanation, in Markdown; empty where none is written."""
         path = files("instep.doctor") / "pages" / f"{self.id}.md"
         return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    @property
+    def why(self) -> str:
+        """Why it matters, in one paragraph: that section of the page."""
+        return " ".join(self.page.partition("## Why it matters\n")[2].partition("\n## ")[0].split())
+
+    @property
+    def fix(self) -> str:
+        """The change to make, from the head of the page; empty where it depends on what was seen, and the rule says it."""
+        head = self.page.partition("\n## ")[0]
+        return textwrap.dedent(head.partition("\nFix:\n")[2]).strip("\n")
 
 
 def _entries(family: str, lines: str) -> list[Entry]:

@@ -1,11 +1,11 @@
 """The engine: judges the trace now and then, and says each cause once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
-from instep.doctor.rules import all_rules
+from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace
 
 Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
@@ -64,7 +64,7 @@ class Engine:
         self._hub.say("on_judge")
         for rule in self._rules:
             try:
-                found = {finding.key: finding for finding in rule.judge(self._trace)}
+                found = {finding.key: finding for finding in self._ask(rule)}
             except Exception:
                 self._hub.note_failure()
                 continue
@@ -72,6 +72,16 @@ class Engine:
                 self._withdraw(rule.id, set(found))
             for key, finding in found.items():
                 self._keep(key, finding)
+
+    def _ask(self, rule: Rule) -> Iterator[Finding]:
+        margins = self._trace.margins
+        if margins is None:
+            yield from rule.judge(self._trace)
+            return
+        margins.begin(rule.id, revocable=rule.revocable)
+        for finding in rule.judge(self._trace):
+            margins.note_finding()
+            yield finding
 
     def end(self) -> None:
         """The last judgement."""

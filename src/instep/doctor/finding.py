@@ -12,7 +12,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
 
 @dataclass(frozen=True)
 class Finding:
-    """What was seen, where, why it matters and what to change.
+    """What was seen, and where. Why it matters and what to change stand in the page of its id.
 
     `severity` left out is the catalogue's; a rule may say less than that where it is less sure. `cause` tells two findings of
     one id apart where they have nothing to do with each other; left out, it is `where`.
@@ -22,8 +22,7 @@ class Finding:
     message: str  # one sentence with the numbers in it
     evidence: Mapping[str, Any] = field(default_factory=dict)  # counts, shares, values, names: what JSON can hold
     where: str | None = None  # "file:line" in the user's source
-    why: str = ""  # one or two sentences
-    fix: str = ""  # the change to make: a line or a small diff
+    fix: str = ""  # a line or a small diff, where it depends on what was seen; else the page has it
     since_step: int | None = None
     severity: Severity | None = None
     cause: str | None = None
@@ -44,6 +43,16 @@ class Finding:
         return f"{self.id}|{self.cause or self.where or ''}"
 
     @property
+    def why(self) -> str:
+        """Why it matters."""
+        return CATALOGUE[self.id].why
+
+    @property
+    def change(self) -> str:
+        """What to change."""
+        return self.fix or CATALOGUE[self.id].fix
+
+    @property
     def page(self) -> str:
         """Where the docs explain it."""
         return CATALOGUE[self.id].link
@@ -61,7 +70,7 @@ class Finding:
             "evidence": dict(self.evidence),
             "where": self.where,
             "why": self.why,
-            "fix": self.fix,
+            "fix": self.change,
             "since_step": self.since_step,
             "process": self.process,
             "page": self.page,
@@ -70,5 +79,5 @@ class Finding:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> "Finding":
         """The finding that `as_json` gave."""
-        names = ("id", "message", "evidence", "where", "why", "fix", "since_step", "severity", "process")
+        names = ("id", "message", "evidence", "where", "fix", "since_step", "severity", "process")
         return cls(**{name: saved[name] for name in names if name in saved})

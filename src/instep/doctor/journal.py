@@ -6,6 +6,7 @@ all journals, so that these are there too, whatever happens.
 
 import hashlib
 import json
+import multiprocessing
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,8 +61,9 @@ class Journal:
     def findings(self) -> list[Finding]:
         """Of all processes, each cause once, the worst first."""
         merged: dict[str, Finding] = {}
-        for path in sorted(self.folder.glob("*.jsonl"), key=lambda path: path.stat().st_ctime_ns):
-            for key, finding in _last_words(path).items():
+        told = [_last_words(path) for path in self.folder.glob("*.jsonl")]
+        for findings in sorted(filter(None, told), key=lambda findings: _order(next(iter(findings.values())).process)):
+            for key, finding in findings.items():
                 known = merged.get(key)
                 processes = ", ".join(filter(None, (known.process, finding.process))) if known else finding.process
                 merged[key] = replace(known or finding, process=processes)
@@ -89,7 +91,15 @@ def process_name() -> str:
     """How a finding names the process it comes from; "" for the one that was started."""
     if "RANK" in os.environ:
         return f"rank {os.environ['RANK']}"
-    return "" if os.environ.get("INSTEP_DOCTOR_PID") == str(os.getpid()) else f"process {os.getpid()}"
+    if os.environ.get("INSTEP_DOCTOR_PID") == str(os.getpid()):
+        return ""
+    name = multiprocessing.current_process().name  # the same in each run, unlike its number
+    return f"process {os.getpid() if name == 'MainProcess' else name}"
+
+
+def _order(process: str) -> tuple[int, str]:
+    """Of processes by their names: that which was started first, ranks by their numbers, then the others."""
+    return len(process), process
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

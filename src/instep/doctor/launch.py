@@ -23,6 +23,7 @@ from typing import Any
 
 from instep.doctor.finding import Finding
 from instep.doctor.journal import Journal
+from instep.doctor.margins import Margins
 from instep.doctor.report import one_line, render, wants_colour
 from instep.doctor.settings import Settings
 
@@ -74,6 +75,13 @@ class Resident:
             self._begin()
         else:
             sys.meta_path.insert(0, _TorchFinder(self._begin))
+
+    def collect_margins(self) -> Margins:
+        """How clearly the rules will have decided; torch must have been imported."""
+        assert self._visit is not None
+        margins: Margins = Margins()
+        self._visit.trace.margins = margins
+        return margins
 
     def leave(self) -> None:
         """The last judgement of this process."""

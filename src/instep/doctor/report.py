@@ -54,10 +54,8 @@ def _paragraphs(finding: Finding, width: int, colour: bool) -> list[str]:
     title = _painted(CATALOGUE[finding.id].title, BOLD, colour)
     lines = [f"{level} {_painted(finding.id, BOLD, colour)}{place}{_painted(since + process, DIM, colour)}", f"  {title}"]
     lines += _wrapped(finding.message, width)
-    if finding.why:
-        lines += _wrapped(finding.why, width)
-    if finding.fix:
-        lines += [f"{INDENT}fix:", *(f"{INDENT}  {line}" for line in finding.fix.strip("\n").splitlines())]
+    lines += _wrapped(finding.why, width)
+    lines += [f"{INDENT}fix:", *(f"{INDENT}  {line}" for line in finding.change.strip("\n").splitlines())]
     return [*lines, _painted(f"{INDENT}instep doctor --explain {finding.id}", DIM, colour)]
 
 

@@ -33,7 +33,7 @@ def _rule(id: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
-    text = "\n".join(filter(None, (finding.message, finding.why, f"Fix: {finding.fix}" if finding.fix else "")))
+    text = "\n".join((finding.message, finding.why, f"Fix: {finding.change}"))
     result: dict[str, Any] = {
         "ruleId": finding.id,
         "ruleIndex": ids.index(finding.id),

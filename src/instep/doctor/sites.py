@@ -1,5 +1,6 @@
 """Where in the user's source something happens: the innermost frame that is neither torch's nor Instep's nor any library's."""
 
+import functools
 import os
 import sys
 import sysconfig
@@ -65,13 +66,20 @@ class Locator:
             return name
         if name.startswith("<"):
             return ""
-        path = os.path.realpath(name)
+        folder, file = os.path.split(os.path.abspath(name))
+        path = os.path.join(_real_folder(folder), file)
         if path.startswith(_OWN):
             return ""
         if any(path.startswith(root) for root in self.roots):
             return path
         installed = path.startswith(_LIBRARIES) or any(part in path for part in _PACKAGES)
         return "" if installed else path
+
+
+@functools.cache
+def _real_folder(path: str) -> str:
+    """A folder without symbolic links. Thousands of modules lie in a few hundred of them."""
+    return os.path.realpath(path)
 
 
 def _relative(file: str) -> str:

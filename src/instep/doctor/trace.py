@@ -5,7 +5,10 @@ names, sites and small numbers, never tensors, modules or loaders: those must be
 `deque(maxlen=…)` or a dictionary with a limit.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
+
+from instep.doctor.margins import Margins, factor_between, factor_between_shares
 
 P = TypeVar("P")
 
@@ -21,6 +24,7 @@ class Trace:
         self.ended = False  # whether this is the last judgement
         self.strict = False
         self.probes = True  # whether a training call may be rehearsed
+        self.margins: Margins | None = None  # of the conditions of rules, where somebody asks for them
         self._parts: dict[type[Any], Any] = {}
 
     def part(self, kind: type[P]) -> P:
@@ -29,3 +33,31 @@ class Trace:
         if part is None:
             part = self._parts[kind] = kind()
         return cast(P, part)
+
+    # Rules compare what was measured by these. Counts that a program fixes (three steps, one pass) need no margin.
+
+    def exceeds(self, value: float, limit: float) -> bool:
+        """Whether a measured value is above a limit."""
+        if self.margins is not None:
+            self.margins.note(factor_between(value, limit), value > limit)
+        return value > limit
+
+    def is_below(self, value: float, limit: float) -> bool:
+        """Whether a measured value is below a limit."""
+        if self.margins is not None:
+            self.margins.note(factor_between(value, limit), value < limit)
+        return value < limit
+
+    def has_share(self, count: float, whole: float, share: float) -> bool:
+        """Whether `count` makes up at least that share of the whole."""
+        if self.margins is not None and whole:
+            self.margins.note(factor_between_shares(count / whole, share), count >= share * whole)
+        return count >= share * whole
+
+    def is_excluded(self, check: Callable[[], bool]) -> bool:
+        """Whether a check holds that belongs to another rule: what it compares is no condition of this one."""
+        margins, self.margins = self.margins, None
+        try:
+            return check()
+        finally:
+            self.margins = margins

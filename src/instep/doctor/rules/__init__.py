@@ -14,7 +14,7 @@ In `rules/<family>.py`::
     def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
         for optimizer in trace.part(Optimizers):
             ...
-            yield Finding("missing-zero-grad", "what was seen", evidence={"steps": 12}, where=fact.site, why="…", fix="…")
+            yield Finding("missing-zero-grad", "what was seen", evidence={"steps": 12}, where=fact.site)
 
 Files are found by themselves. The id must be in `catalogue.py` (its severity there is the most a finding of it can be; pass
 `severity="hint"` to say less). Rules are called after steps 3, 5, 10, 20, 50, 100, …, when a pass over a loader ends, and at
@@ -48,7 +48,8 @@ Events of the core (handlers run with the doctor itself unwatched; what they rai
     after_mode(called)                           train()/eval(): called.args = (module, mode)
     on_backward(backward, tensor)                before each backward: watch/backwards.py, Backward
     before_backward(called) after_backward(called), before_autograd_grad(called) after_autograd_grad(called)
-    on_discard(discard), on_clip(clip, tensors), before_clip/after_clip(called), after_clear(called)     watch/gradients.py
+    on_discard(discard), after_clear(called)     watch/gradients.py
+    on_clip(clip, tensors), before_clip/after_clip(called)                                               watch/clipping.py
     before_step(step) after_step(step)           watch/optimizers.py: step.optimizer, .record, .fact (with a closure: None before)
     on_optimizer(record, optimizer)              an optimizer is seen for the first time
     on_pass_begins(pass, dataloader) on_batch(pass, batch) on_pass_ends(pass)                            watch/loaders.py
@@ -83,7 +84,8 @@ waits a step. What costs more than a few microseconds is done at the first few o
 
 How to add a page and cases
 ---------------------------
-`pages/<id>.md` with the sections `## What`, `## Why it matters`, `## Wrong`, `## Right`, `## When it is fine`. Cases are
+`pages/<id>.md` with the sections `## What`, `## Why it matters`, `## Wrong`, `## Right`, `## When it is fine`. Its head says
+the fix (`Fix:` and a block indented by four), unless that depends on what was seen: then the rule passes `fix=`. Cases are
 plain scripts in `tests/doctor/cases/<family>/`, listed in its `expected.toml`: `[cases]` maps a file name to the ids that
 must be found there (`[]` for a correct look-alike), `[hints]` to the hints that may be. `python tests/doctor/try_case.py
 FILE…` shows what is found."""

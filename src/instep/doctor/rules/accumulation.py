@@ -20,7 +20,7 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
     """Steps on the sum of several micro-batches' mean losses."""
     for optimizer in _stepping(trace):
         cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
-        if cycles is None or cycles.undivided < 3 or cycles.undivided < 0.6 * optimizer.steps:
+        if cycles is None or cycles.undivided < 3 or not trace.has_share(cycles.undivided, optimizer.steps, 0.6):
             continue
         if cycles.sampled and cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
             continue  # divided by hand, or written anew
@@ -42,8 +42,6 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
             },
             where=site,
             since_step=optimizer.first.get("accumulated"),
-            why=f"The learning rate is in effect {size} times what it says, and clipping bites {size} times as hard. "
-            "Adam hides most of it.",
             fix=f"- loss.backward()\n+ (loss / {size}).backward()",
         )
 
@@ -97,7 +95,5 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
                 "batches": next((loader.length for loader in trace.part(Loaders).all if loader.trained), None),
             },
             where=optimizer.recent[-1].site if optimizer.recent else optimizer.site,
-            why="Those batches are lost, or their gradients, of older weights, make one update of each epoch larger "
-            "than the others.",
             fix=f"- if (i + 1) % {size} == 0:\n+ if (i + 1) % {size} == 0 or i + 1 == len(loader):",
         )

@@ -16,10 +16,6 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
     kept on purpose and saved time and again.
     """
     part = trace.part(Checkpoints)
-    why = (
-        "state_dict() gives references, not copies: training goes on in the same tensors, and the best weights are the last ones."
-    )
-    fix = "best = copy.deepcopy(model.state_dict())"
     for load in part.loads.values():
         if load.aliased or load.unchanged:
             when = "taken at" if load.aliased else "taken again and again since"
@@ -37,8 +33,6 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
                 },
                 where=load.site,
                 since_step=load.taken_step,
-                why=why,
-                fix=fix,
                 severity=None if load.aliased else "warning",
             )
     for save in part.saves.values():
@@ -50,8 +44,6 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
                 evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased},
                 where=save.site,
                 since_step=save.taken_step,
-                why=why,
-                fix=fix,
                 severity="warning",
             )
 
@@ -69,8 +61,8 @@ def silent_partial_load(trace: Trace) -> Iterator[Finding]:
         elif (
             not load.strict
             and load.own
-            and load.unexpected >= 0.8 * load.given
-            and load.missing >= 0.5 * load.own
+            and trace.has_share(load.unexpected, load.given, 0.8)
+            and trace.has_share(load.missing, load.own, 0.5)
             and load.unexpected > 1
         ):
             saw = f"only {matched} of its {load.own} tensors fit"
@@ -90,8 +82,6 @@ def silent_partial_load(trace: Trace) -> Iterator[Finding]:
                 },
                 where=load.site,
                 since_step=load.step,
-                why="strict=False, or a filter by name, drops what does not fit without a word: training begins from "
-                "random weights.",
                 fix=_fix(load),
                 severity="warning" if load.own_weights else None,
             )
@@ -119,7 +109,4 @@ def whole_model_pickled(trace: Trace) -> Iterator[Finding]:
                 evidence={"model": save.model, "saves": save.models},
                 where=save.site,
                 since_step=save.step,
-                why="The file names the class by its place in your code: it cannot be read after a rename, nor safely "
-                "(weights_only=True refuses it).",
-                fix="torch.save(model.state_dict(), path)",
             )

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import ClipPlace, CyclePart
+from instep.doctor.watch.clipping import Clipping, ClipPlace
 
 
 def _places(trace: Trace) -> list[ClipPlace]:
-    return [place for place in trace.part(CyclePart).clips.values() if place.count - place.measuring >= 2]
+    return [place for place in trace.part(Clipping).places.values() if place.count - place.measuring >= 2]
 
 
 @rule("clip-after-step")
 def clip_after_step(trace: Trace) -> Iterator[Finding]:
     """Clips that only ever see gradients that a step has used."""
     for place in _places(trace):
-        if place.after_use < 2 or place.after_use < 0.8 * place.count or place.fresh > 0.05 * place.count:
+        if place.after_use < 2 or not trace.has_share(place.after_use, place.count, 0.8) or place.fresh > 0.05 * place.count:
             continue
         yield Finding(
             "clip-after-step",
@@ -26,7 +26,6 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": place.count, "after_use": place.after_use, "limit": place.limit},
             where=place.site,
             since_step=place.first_step,
-            why="The clipping has no effect: the step was done with the whole gradient.",
             fix=f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()\n"
             f"- {place.function}(model.parameters(), {place.limit:g})",
         )
@@ -36,8 +35,8 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
 def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
     """Clips of an exhausted generator, or of parameters that have no gradient at that point."""
     for place in _places(trace):
-        exhausted = place.empty >= (2 if place.generator else 4) and place.empty >= 0.9 * place.count
-        too_early = place.nothing >= 3 and place.nothing >= 0.8 * place.count
+        exhausted = place.empty >= (2 if place.generator else 4) and trace.has_share(place.empty, place.count, 0.9)
+        too_early = place.nothing >= 3 and trace.has_share(place.nothing, place.count, 0.8)
         if place.fresh or not (exhausted or too_early):
             continue
         if exhausted and not place.generator:
@@ -65,7 +64,6 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
             where=place.site,
             since_step=place.first_step,
             severity="warning" if exhausted and not place.generator else None,
-            why="Nothing is clipped and nothing complains: the norm of nothing is 0.",
             fix=fix,
         )
 
@@ -74,7 +72,7 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
 def clip_of_partial_cycle(trace: Trace) -> Iterator[Finding]:
     """Clips after which the same line's backward adds to what was clipped, before the step."""
     for place in _places(trace):
-        if place.partial < 3 or place.partial < 0.3 * place.count:
+        if place.partial < 3 or not trace.has_share(place.partial, place.count, 0.3):
             continue
         yield Finding(
             "clip-of-partial-cycle",
@@ -83,9 +81,6 @@ def clip_of_partial_cycle(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": place.count, "partial": place.partial, "limit": place.limit},
             where=place.site,
             since_step=place.first_step,
-            why="The first micro-batches of a cycle are clipped again and again while the last counts in full; the "
-            "update is not the clipped "
-            "gradient of the batch.",
             fix=f"clip once, right before the step:\n  if (i + 1) % k == 0:\n+     {place.function}(model.parameters(), "
             f"{place.limit:g})\n      optimizer.step()",
         )

@@ -16,7 +16,7 @@ from instep.doctor.watch.scales import Scales
 def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
     """The loaders that train, and those whose batches a trained model only looks at."""
     loaders = trace.part(Loaders).all
-    train = [loader for loader in loaders if loader.trained >= 2 and loader.trained >= 0.5 * loader.batches]
+    train = [loader for loader in loaders if loader.trained >= 2 and trace.has_share(loader.trained, loader.batches, 0.5)]
     numbers = {
         kind.loader
         for kind in trace.part(Calls).kinds.values()
@@ -80,9 +80,6 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
                 where=other.site,
                 since_step=other.first_step,
                 severity="hint" if same else None if certain else "warning",
-                why="The score on samples that were trained on says how well they are remembered, not how well the model "
-                "generalises.",
-                fix="train_set, valid_set = random_split(dataset, [n_train, n_valid])   # once, and disjoint",
             )
 
 
@@ -99,7 +96,7 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
             continue  # the dataset shuffles by itself
         whole, inside = entropy(facts.label_counts), facts.inside / facts.label_batches
         batch = max(loader.sizes, default=0)
-        is_sorted = batch >= 4 and inside < 0.5 * whole
+        is_sorted = batch >= 4 and trace.is_below(inside, 0.5 * whole)
         if not is_sorted and (loader.full_passes < 2 or loader.batches < 8):
             continue
         yield _unshuffled(
@@ -115,7 +112,7 @@ def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:
         return
     whole, inside = entropy(part.target_counts), part.target_inside / part.target_batches
     period = _period(part.signatures)
-    if inside < 0.5 * whole and period is not None:
+    if period is not None and trace.is_below(inside, 0.5 * whole):
         yield _unshuffled(part.target_site, inside, whole, True, {"batches": period})
 
 
@@ -136,8 +133,6 @@ def _unshuffled(site: str | None, inside: float, whole: float, is_sorted: bool, 
         where=site,
         since_step=0,
         severity=None if is_sorted else "hint",
-        why="Each batch pulls the model towards its own classes; the order becomes part of what is learned.",
-        fix="DataLoader(train_set, batch_size=…, shuffle=True)   # by hand: order = torch.randperm(n) in every epoch",
     )
 
 
@@ -172,9 +167,6 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
             evidence={"samples": len(first[1]), "changed": rows, "passes": len(pairs) + 1, "dataset": loader.dataset},
             where=loader.site,
             since_step=loader.first_step,
-            why="random_split and Subset share one dataset, and with it its transform: the score is noisy and is not that "
-            "of the true data.",
-            fix="valid_set = Subset(Dataset(…, transform=eval_transform), valid_indices)   # a dataset object of its own",
         )
 
 
@@ -198,9 +190,6 @@ def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "repeated-worker-randomness", message, evidence=evidence, where=loader.site, since_step=loader.first_step,
-            why="Workers then give the same augmentations as each other, and the same again in every epoch.",
-            fix="def worker_init_fn(worker_id):\n    get_worker_info().dataset.rng = "
-            "np.random.default_rng(torch.initial_seed() % 2**32)",
         )  # fmt: skip
 
 
@@ -208,7 +197,7 @@ def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
 def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
     """Numbers far from 1 in the first layer that has weights."""
     for scale in trace.part(Scales).inputs.values():
-        if scale.looks < 2 or scale.large < 0.8 * scale.looks or trace.steps < 3:
+        if scale.looks < 2 or not trace.has_share(scale.large, scale.looks, 0.8) or trace.steps < 3:
             continue
         yield Finding(
             "inputs-not-scaled",
@@ -216,9 +205,6 @@ def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
             evidence={"layer": scale.layer, "lowest": scale.lowest, "highest": scale.highest, "looks": scale.looks},
             where=scale.site,
             since_step=0,
-            why="Initial weights and learning rates are made for inputs of about -1 to 1; beyond that the first layer "
-            "saturates or its gradients dwarf all others.",
-            fix="x = (x - mean) / std   # images: x / 255",
         )
 
 
@@ -233,7 +219,7 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
         firsts = [rows for _, rows, _ in facts.firsts]
         if len(firsts) >= 10 and firsts[0] and all(rows == firsts[0] for rows in firsts):
             yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
-    if part.same_inputs >= 20 and part.seeds_in_training >= 0.8 * part.same_inputs and not trace.part(Loaders).all:
+    if part.same_inputs >= 20 and trace.has_share(part.seeds_in_training, part.same_inputs, 0.8) and not trace.part(Loaders).all:
         yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
 
 
@@ -245,8 +231,6 @@ def _same(site: str | None, steps: int, evidence: dict[str, object], severity: s
         where=site,
         since_step=0,
         severity="warning" if severity == "warning" else "error",
-        why="Only one batch is ever learned, by heart; the rest of the data is never seen.",
-        fix="for x, y in loader:   # not next(iter(loader)) in every step; and seed once, before the loop",
     )
 
 
@@ -262,6 +246,4 @@ def no_seed(trace: Trace) -> Iterator[Finding]:
         evidence={"steps": trace.steps},
         where=optimizers[0].site,
         since_step=0,
-        why="Weights, shuffling and dropout differ from run to run: a result cannot be repeated, nor two runs compared.",
-        fix="torch.manual_seed(0)   # before the model is built",
     )

@@ -21,10 +21,6 @@ def sampler_epoch_not_set(trace: Trace) -> Iterator[Finding]:
             evidence={"passes": passes, "epoch": sharded.epochs[-1], "replicas": sharded.replicas},
             where=sharded.site,
             since_step=sharded.first_step,
-            why="DistributedSampler shuffles by its seed and its epoch. Where the epoch stays, every epoch brings the "
-            "same batches in the same "
-            "order, and each process sees the same part of the data for ever.",
-            fix="sampler.set_epoch(epoch)  # at the top of every epoch",
         )
 
 
@@ -35,7 +31,7 @@ def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
     if not part.wrapped or part.reduced or part.averaged:
         return
     for bypass in part.bypasses.values():
-        if bypass.trained < 3 or bypass.trained < 0.3 * (bypass.trained + part.forwards):
+        if bypass.trained < 3 or not trace.has_share(bypass.trained, bypass.trained + part.forwards, 0.3):
             continue
         yield Finding(
             "ddp-bypassed",
@@ -50,10 +46,6 @@ def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
             where=bypass.site,
             since_step=bypass.first_step,
             severity="error" if part.world > 1 else "warning",
-            why="Gradients are averaged over the processes only after a forward through the wrapper. Past it, each "
-            "process trains a model of "
-            "its own on its part of the data.",
-            fix="output = ddp_model(x)  # the wrapper, not ddp_model.module; put other methods behind forward",
         )
 
 
@@ -68,7 +60,7 @@ def ranks_diverge(trace: Trace) -> Iterator[Finding]:
         return  # said by another rule
     for divergence in part.divergences.values():
         least = 5 if trace.ended else 24
-        if divergence.met_again or divergence.apart < least or divergence.apart < 0.5 * divergence.compared:
+        if divergence.met_again or divergence.apart < least or not trace.has_share(divergence.apart, divergence.compared, 0.5):
             continue
         yield Finding(
             "ranks-diverge",
@@ -83,9 +75,4 @@ def ranks_diverge(trace: Trace) -> Iterator[Finding]:
             where=divergence.site,
             since_step=divergence.since,
             cause=f"{divergence.site}",
-            why="Data-parallel training is one model in several copies: they must begin equal and get the same gradient "
-            "in every step. Copies that "
-            "differ are several models, each trained on a part of the data, and only one of them is saved.",
-            fix="model = DistributedDataParallel(model)  # by hand: broadcast the weights once, all_reduce every "
-            "gradient before the step",
         )  # fmt: skip

@@ -23,7 +23,8 @@ def _cycles(trace: Trace, optimizer: OptimizerRecord) -> Cycles:
 def _is_foreign(trace: Trace, optimizer: OptimizerRecord, *, at_least: int = 3) -> bool:
     """Whether its steps use gradients of another optimizer's loss: backwards of two lines, and another step between them."""
     foreign = optimizer.totals.get("foreign", 0)
-    return foreign >= at_least and foreign >= 0.5 * optimizer.steps and _cycles(trace, optimizer).mixed >= 0.4 * optimizer.steps
+    mixed = _cycles(trace, optimizer).mixed
+    return foreign >= at_least and foreign >= 0.5 * optimizer.steps and mixed >= 0.4 * optimizer.steps
 
 
 @rule("missing-zero-grad")
@@ -31,7 +32,7 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
     """Steps whose gradient still holds what an earlier step has used, below something new."""
     for optimizer in trace.part(Optimizers):
         stale = optimizer.totals.get("stale", 0)
-        if stale < 2 or stale < 0.3 * optimizer.steps or _is_foreign(trace, optimizer, at_least=1):
+        if stale < 2 or not trace.has_share(stale, optimizer.steps, 0.3) or _is_foreign(trace, optimizer, at_least=1):
             continue  # foreign-gradients says it
         fact = _last(optimizer, "stale")
         cycles = _cycles(trace, optimizer)
@@ -50,12 +51,9 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=optimizer.first["stale"],
-            why="backward() adds to the gradients that are there. Without clearing, every step walks along the sum of "
-            "all gradients so far.",
-            fix="optimizer.zero_grad()  # before each backward, or right after each step",
         )
     hand = trace.part(ByHand)
-    if not trace.steps and hand.grown >= 6 and hand.grown >= 0.9 * hand.looked:
+    if not trace.steps and hand.grown >= 6 and trace.has_share(hand.grown, hand.looked, 0.9):
         yield _by_hand(hand)
 
 
@@ -68,8 +66,6 @@ def _by_hand(hand: ByHand) -> Finding:
         evidence={"parameter": hand.name, "backwards": hand.looked, "moved": hand.moved, "old_backwards_in_gradient": hand.held},
         where=max(hand.sites, key=lambda site: hand.sites[site]),
         since_step=0,
-        why="backward() adds to the gradients that are there. Without clearing, every update walks along the sum of "
-        "all gradients so far.",
         fix="p.grad = None  # after each update, for every p",
     )
 
@@ -97,16 +93,11 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=optimizer.first.get("foreign"),
-            why="A loss leaves gradients in every network on its way, also in the one that another optimizer trains. A "
-            "discriminator that "
-            "steps with its generator's gradients is trained to let fakes pass.",
-            fix="clear this optimizer's gradients right before its own backward:\n+ optimizer.zero_grad()\n  "
-            "loss.backward()\n  optimizer.step()",
         )
 
 
-def _nothing(optimizer: OptimizerRecord, count: int) -> bool:
-    return count >= 3 and count >= 0.8 * optimizer.steps
+def _nothing(trace: Trace, optimizer: OptimizerRecord, count: int) -> bool:
+    return count >= 3 and trace.has_share(count, optimizer.steps, 0.8)
 
 
 @rule("zero-grad-before-step")
@@ -115,7 +106,7 @@ def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
     for optimizer in trace.part(Optimizers):
         cycles = _cycles(trace, optimizer)
         fact = _last(optimizer, "arrived")
-        if fact is None or not _nothing(optimizer, cycles.lost) or cycles.early >= 0.5 * cycles.lost:
+        if fact is None or not _nothing(trace, optimizer, cycles.lost) or cycles.early >= 0.5 * cycles.lost:
             continue
         yield Finding(
             "zero-grad-before-step",
@@ -131,8 +122,6 @@ def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
             },
             where=cycles.clear_site or fact.site,
             since_step=optimizer.first.get("lost"),
-            why="The step has nothing to use: the weights stay as they are, or move by weight decay and momentum alone.",
-            fix="  loss.backward()\n- optimizer.zero_grad()\n  optimizer.step()\n+ optimizer.zero_grad()",
         )
 
 
@@ -142,7 +131,7 @@ def step_before_backward(trace: Trace) -> Iterator[Finding]:
     for optimizer in trace.part(Optimizers):
         cycles = _cycles(trace, optimizer)
         fact = _last(optimizer, "arrived")
-        if fact is None or not _nothing(optimizer, cycles.early) or cycles.lost < max(2, 0.5 * cycles.early):
+        if fact is None or not _nothing(trace, optimizer, cycles.early) or cycles.lost < max(2, 0.5 * cycles.early):
             continue
         yield Finding(
             "step-before-backward",
@@ -156,8 +145,6 @@ def step_before_backward(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=0,
-            why="The gradients come after the step and are cleared before the next one, so that nothing is ever learned.",
-            fix="- optimizer.step()\n  loss.backward()\n+ optimizer.step()",
         )
 
 
@@ -169,7 +156,7 @@ def gradients_discarded(trace: Trace) -> Iterator[Finding]:
     skipped = trace.part(Scaling).skipped
     for place in part.backwards.values():
         thrown = place.thrown - skipped
-        if by_hand or place.moved >= 3 or thrown < 4 or place.used < 2 or thrown < 0.3 * (thrown + place.used):
+        if by_hand or place.moved >= 3 or thrown < 4 or place.used < 2 or not trace.has_share(thrown, thrown + place.used, 0.3):
             continue
         yield _discarded(place, thrown)
 
@@ -184,10 +171,6 @@ def _discarded(place: BackwardPlace, thrown: int) -> Finding:
         where=place.clear_site or place.site,
         cause=place.site,
         since_step=place.first_thrown,
-        why="Only the last backward before each step counts; the work of the others is thrown away. The effective "
-        "batch is one micro-batch.",
-        fix="clear the gradients where the step is, not before every backward:\n- optimizer.zero_grad()\n  loss.backward()\n"
-        "  if (i + 1) % k == 0:\n      optimizer.step()\n+     optimizer.zero_grad()",
     )
 
 
@@ -197,8 +180,8 @@ def detached_loss(trace: Trace) -> Iterator[Finding]:
     starved = [o for o in trace.part(Optimizers) if o.steps >= 3 and not o.totals.get("fresh") and not o.totals.get("reused")]
     starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
     for place in trace.part(CyclePart).backwards.values():
-        leaf = place.leaf >= 2 and place.leaf >= 0.5 * place.count
-        barren = bool(starved) and place.barren >= 4 and place.barren >= 0.9 * place.count
+        leaf = place.leaf >= 2 and trace.has_share(place.leaf, place.count, 0.5)
+        barren = bool(starved) and place.barren >= 4 and trace.has_share(place.barren, place.count, 0.9)
         if not leaf and not barren:
             continue
         count = place.leaf if leaf else place.barren
@@ -214,8 +197,4 @@ def detached_loss(trace: Trace) -> Iterator[Finding]:
             },
             where=place.site,
             since_step=place.first_step,
-            why="On its way the loss went through .item(), .data, detach(), NumPy or torch.tensor(), which cut it off "
-            "from the model. "
-            "requires_grad=True on the result only silences the error.",
-            fix="loss = criterion(model(x), y)  # stay in torch from the model to the loss\nloss.backward()",
         )

@@ -8,8 +8,8 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.graphs import AGE, GraphPlace, Graphs
 
 
-def _is_kept(place: GraphPlace) -> bool:
-    return place.old >= 4 and place.old >= 0.15 * place.count and place.most >= AGE and not place.created
+def _is_kept(trace: Trace, place: GraphPlace) -> bool:
+    return place.old >= 4 and trace.has_share(place.old, place.count, 0.15) and place.most >= AGE and not place.created
 
 
 def _is_retained(place: GraphPlace) -> bool:
@@ -26,14 +26,14 @@ def _grows(place: GraphPlace) -> bool:
 def graph_kept(trace: Trace) -> Iterator[Finding]:
     """Losses or outputs whose graphs are still alive several backwards later."""
     part = trace.part(Graphs)
-    losses = [place for place in part.backwards.values() if _is_kept(place)]
+    losses = [place for place in part.backwards.values() if _is_kept(trace, place)]
     if any(_is_retained(place) for place in losses):
         return  # graph-retained says it
     for place in losses:
         yield _kept(place, "losses", "total += loss.item()  # or loss.detach()")
     if not losses and not any(_grows(place) for place in part.backwards.values()):
         for place in part.outputs.values():
-            if _is_kept(place):
+            if _is_kept(trace, place):
                 yield _kept(place, "outputs", "outputs.append(out.detach())")
 
 
@@ -46,7 +46,6 @@ def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
         evidence={"backwards": place.count, "old_graph_alive": place.old, "most_alive": place.most},
         where=place.site,
         since_step=place.first_old,
-        why="A tensor that is added up or put into a list holds the whole graph that made it. Memory grows until it runs out.",
         fix=fix,
     )
 
@@ -55,7 +54,7 @@ def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
 def graph_retained(trace: Trace) -> Iterator[Finding]:
     """Backwards that all retain their graphs, while old graphs stay alive or are walked through again."""
     for place in trace.part(Graphs).backwards.values():
-        if not _is_retained(place) or not (_grows(place) or (_is_kept(place))):
+        if not _is_retained(place) or not (_grows(place) or _is_kept(trace, place)):
             continue
         if _grows(place):
             seen = f"the graph has grown from {place.sizes[0][1]} to {place.sizes[-1][1]} nodes"
@@ -70,8 +69,5 @@ def graph_retained(trace: Trace) -> Iterator[Finding]:
             where=place.site,
             cause="retained",
             since_step=place.first_old,
-            why="retain_graph keeps the activations of every step that something still points to. Memory grows, and "
-            "where a state is carried on, "
-            "so does the time of each backward.",
             fix=fix,
         )

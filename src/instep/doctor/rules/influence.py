@@ -22,8 +22,6 @@ def batch_mixed(trace: Trace) -> Iterator[Finding]:
             evidence={"batch": fact.batch, "reached": fact.reached, "largest_change": round(fact.moved, 4)},
             where=fact.site,
             since_step=fact.step,
-            why="A view or reshape that should have been a permute puts numbers of one sample into another.",
-            fix="x.permute(…).reshape(batch, …)   # bring the batch axis to the front first; view never swaps axes",
         )
 
 
@@ -48,7 +46,6 @@ def batch_first(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.site,
             since_step=fact.step,
-            why="The layer takes the batch for time: it reads one sample after the other as if they were one sequence.",
             fix=f"nn.{layer.name}(…, batch_first={not layer.batch_first})   # or transpose its input",
         )
 
@@ -67,6 +64,4 @@ def future_leaks(trace: Trace) -> Iterator[Finding]:
             evidence={"positions": fact.positions, "reached": fact.early, "largest_change": round(fact.early_moved, 4)},
             where=fact.site,
             since_step=fact.step,
-            why="The model sees what it is to predict: the loss falls far below what is possible, and generation fails.",
-            fix="F.scaled_dot_product_attention(q, k, v, is_causal=True)   # or attn_mask / tgt_mask; no bidirectional RNN",
         )

@@ -12,14 +12,12 @@ from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.padding import Paddings
 
-_SAME_SHAPE = "prediction.squeeze(1)  # (n,) like the target; or target.view_as(prediction)"
-
 
 @rule("loss-broadcast")
 def loss_broadcast(trace: Trace) -> Iterator[Finding]:
     """Prediction and target that broadcast to more elements than either has, in a loss of torch's or in one written by hand."""
     for feed in trace.part(Feeds).of(*ELEMENTWISE):
-        if feed.spread_graphs < 2 or feed.spread_graphs < 0.3 * feed.graphs or feed.shapes is None:
+        if feed.spread_graphs < 2 or not trace.has_share(feed.spread_graphs, feed.graphs, 0.3) or feed.shapes is None:
             continue
         given, wanted, common = feed.shapes
         yield Finding(
@@ -35,11 +33,9 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             },
             where=feed.site,
             since_step=feed.first_step,
-            why="Every prediction is compared with every target of the batch. The best answer is then the mean of the targets.",
-            fix=_SAME_SHAPE,
         )
     for site in trace.part(LossGraphs).sites.values():
-        if site.spread < 3 or site.spread < 0.8 * site.walked or site.shapes is None:
+        if site.spread < 3 or not trace.has_share(site.spread, site.walked, 0.8) or site.shapes is None:
             continue
         shape, result = site.shapes
         where = site.site
@@ -64,8 +60,6 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             where=where,
             since_step=site.first_step,
             severity="warning",
-            why="Every prediction meets every target of the batch, not its own.",
-            fix=_SAME_SHAPE,
         )
 
 
@@ -82,9 +76,6 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
             evidence={"count": crossed.count, "shapes": [list(one), list(other)], "operation": crossed.operation},
             where=crossed.site,
             since_step=crossed.first_step,
-            why="Every prediction is compared with every label, so that the score says nothing of the model, and may be "
-            "above 100 %.",
-            fix="pred.squeeze(1) == target  # or pred == target.view_as(pred)",
         )
     feeds = trace.part(Feeds)
     trained = {feed.function for feed in feeds.all.values() if feed.spread_graphs}
@@ -100,8 +91,6 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
             evidence={"count": silent, "shapes": [list(given), list(wanted)], "operation": feed.function},
             where=feed.site,
             since_step=feed.first_step,
-            why="Every prediction is compared with every target, so that the score says nothing of the model.",
-            fix=_SAME_SHAPE,
         )
 
 
@@ -109,9 +98,9 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
 def padding_in_loss(trace: Trace) -> Iterator[Finding]:
     """Targets in rows that end in runs of one value, found nowhere else, which the loss does not ignore."""
     for padded in trace.part(Paddings).all.values():
-        if padded.tails < 3 or padded.tails < 0.8 * padded.looked or padded.share < 0.05:
+        if padded.tails < 3 or not trace.has_share(padded.tails, padded.looked, 0.8) or not trace.exceeds(padded.share, 0.05):
             continue
-        if padded.matched + padded.unseen < 0.5 * padded.tails:
+        if not trace.has_share(padded.matched + padded.unseen, padded.tails, 0.5):
             continue  # inputs go on where targets end: a state that lasts, not padding
         value = padded.values.most_common(1)[0][0]
         sure = padded.matched >= 0.5 * padded.tails and padded.lone < padded.tails
@@ -127,8 +116,6 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
             where=padded.site,
             since_step=padded.first_step,
             severity="warning" if sure else "hint",
-            why="The model is paid for predicting padding, which is easy and most of what there is: the loss looks "
-            "good, and the words count less.",
             fix=f"nn.CrossEntropyLoss(ignore_index={value})",
         )  # fmt: skip
 
@@ -146,10 +133,6 @@ def loss_summed(trace: Trace) -> Iterator[Finding]:
             evidence={"backwards": site.count, "samples": samples, "node": site.node},
             where=site.site,
             since_step=site.first_step,
-            why="The gradient grows with the batch: a learning rate or a clipping norm that is right for a mean is that "
-            "many times too large, "
-            "and a smaller last batch counts less.",
-            fix="reduction='mean'  # or divide the sum by the number of samples",
         )
 
 
@@ -157,7 +140,7 @@ def loss_summed(trace: Trace) -> Iterator[Finding]:
 def ragged_mean(trace: Trace) -> Iterator[Finding]:
     """A mean of batch means that differs from the mean over samples, in a function that divides by the number of batches."""
     for average in trace.part(Averages).all.values():
-        if not average.unweighted or average.difference <= 0.01:
+        if not average.unweighted or not trace.exceeds(average.difference, 0.01):
             continue
         yield Finding(
             "ragged-mean",
@@ -170,7 +153,4 @@ def ragged_mean(trace: Trace) -> Iterator[Finding]:
             },
             where=average.site,
             since_step=average.first_step,
-            why="A small last batch counts as much as a full one, so that the score depends on the batch size and on "
-            "what falls into the last batch.",
-            fix="total += loss.item() * len(x)   # and divide by the number of samples, not of batches",
         )  # fmt: skip

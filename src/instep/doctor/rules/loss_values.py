@@ -29,12 +29,9 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 where=feed.site,
                 since_step=feed.first_step,
                 severity=None if far else "hint",
-                why="Targets are probabilities here. Beyond 0..1 the loss has no minimum: it falls without end as the "
-                "outputs grow.",
-                fix="target = (target > 0).float()  # or target / 255, or labels that begin at 0",
             )
         for name, count in feed.unreachable.items():
-            if count < 3 or count < 0.8 * feed.looked:
+            if count < 3 or not trace.has_share(count, feed.looked, 0.8):
                 continue
             low, high = BOUNDS[name]
             yield Finding(
@@ -51,7 +48,6 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 where=feed.site,
                 since_step=feed.first_step,
                 severity="hint" if name == "ReluBackward0" else "warning",
-                why="The model cannot reach these targets whatever it learns, and its activation saturates in trying.",
                 fix="no activation before a regression loss, or targets scaled into its range",
             )
 
@@ -63,7 +59,7 @@ def constant_loss(trace: Trace) -> Iterator[Finding]:
         return  # said by another rule
     for site in trace.part(LossGraphs).sites.values():
         least = 5 if trace.strict else 10
-        if site.alive or site.zero < least or site.zero < 0.9 * site.count:
+        if site.alive or site.zero < least or not trace.has_share(site.zero, site.count, 0.9):
             continue
         if site.value == 0 and site.zero < 3 * least:
             continue  # a reward that has not come yet, a margin that is kept
@@ -76,8 +72,4 @@ def constant_loss(trace: Trace) -> Iterator[Finding]:
             where=site.site,
             since_step=site.first_step,
             severity="hint" if site.value == 0 else "error",
-            why="The loss does not depend on the weights, so that no step changes anything: a round, a sign, a "
-            "comparison or a saturated function "
-            "stands between them.",
-            fix="compute the loss from the model's own output; round, argmax and sign only for metrics",
         )

@@ -50,10 +50,6 @@ def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
             where=kind.site,
             since_step=kind.first_step,
             severity="error" if squashed == "softmax" else "warning",
-            why="cross_entropy applies log-softmax itself. A second squashing puts the scores into 0..1, so the loss "
-            "cannot fall below "
-            "a floor and the gradients are small.",
-            fix="loss = F.cross_entropy(logits, target)  # the scores as they are; softmax only to predict",
         )
 
 
@@ -70,7 +66,8 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
         feed = trace.part(Feeds).all.get((kind.function, kind.site))
         squashed, count = _after(kind, "SigmoidBackward0", "SoftmaxBackward0")
         closed = feed is not None and feed.looked > 0 and feed.opaque == feed.looked
-        looks = closed and kind.examined >= 6 and kind.unit == kind.examined and kind.input_max - kind.input_min > 0.05
+        looks = closed and kind.examined >= 6 and kind.unit == kind.examined
+        looks = looks and trace.exceeds(kind.input_max - kind.input_min, 0.05)
         if not (squashed or looks):
             continue
         seen = kind.origins.total()
@@ -90,11 +87,6 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
             where=kind.site,
             since_step=kind.first_step,
             severity="error" if squashed else "warning",
-            why="The loss applies the sigmoid itself. Applied twice, every probability is at least 0.5: the loss of a "
-            "negative cannot fall below "
-            "0.69, that of a positive below 0.31.",
-            fix="loss = F.binary_cross_entropy_with_logits(logits, target)  # no sigmoid before it; or "
-            "F.binary_cross_entropy after one",
         )
 
 
@@ -128,10 +120,6 @@ def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) ->
         evidence={"calls": count, "looked": seen},
         where=site,
         since_step=step,
-        why="The classes of a sample do not add up to 1; instead every class adds up to 1 over the batch, so that "
-        "samples compete with each "
-        "other and predictions depend on who else is in the batch.",
-        fix="F.log_softmax(scores, dim=1)  # over the classes",
     )
 
 
@@ -140,7 +128,9 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
     """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
     for feed in trace.part(Feeds).of("nll_loss"):
         kind = trace.part(Losses).kinds.get((feed.function, feed.site))
-        if kind is None or feed.looked < 2 or feed.unnormalised < 0.9 * feed.looked or feed.logged > 0.1 * feed.looked:
+        if kind is None or feed.looked < 2 or feed.logged > 0.1 * feed.looked:
+            continue
+        if not trace.has_share(feed.unnormalised, feed.looked, 0.9):
             continue
         probabilities = kind.origins["SoftmaxBackward0"] > 0.5 * kind.origins.total()
         given = "probabilities" if probabilities else "scores that are no log-probabilities"
@@ -157,10 +147,6 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
             where=feed.site,
             since_step=feed.first_step,
             severity="warning" if feed.opaque == feed.looked else "error",
-            why="nll_loss only picks the entry of the target and turns its sign. Without log_softmax before it, the "
-            "loss falls without end by "
-            "pushing one score up, whatever the others are.",
-            fix="loss = F.cross_entropy(scores, target)  # or F.nll_loss(F.log_softmax(scores, dim=1), target)",
         )
 
 
@@ -185,10 +171,6 @@ def single_class_loss(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": seen, "single": count, "function": feed.function},
             where=feed.site,
             since_step=feed.first_step,
-            why="A softmax over one element is always 1, whatever the model says: the loss does not depend on the "
-            "weights and all "
-            "gradients are zero.",
-            fix="loss = F.binary_cross_entropy_with_logits(output, target.float())  # for two classes; F.mse_loss for a number",
         )
 
 
@@ -202,7 +184,7 @@ def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
             (feed.negative_target, f"a target down to {feed.low:.3g}, where probabilities are never below 0",
              "F.kl_div(input, target, reduction='batchmean', log_target=True)  # where the target is a logarithm too"),
         ):  # fmt: skip
-            if count < 2 or count < 0.5 * feed.looked:
+            if count < 2 or not trace.has_share(count, feed.looked, 0.5):
                 continue
             yield Finding(
                 "kl-on-probabilities",
@@ -216,9 +198,6 @@ def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
                 },
                 where=feed.site,
                 since_step=feed.first_step,
-                why="kl_div takes log-probabilities first and probabilities second. Fed otherwise its value is no "
-                "divergence: two equal "
-                "distributions do not give 0, and the gradient does not lead to them.",
                 fix=fix,
             )
             break

@@ -51,10 +51,6 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
             },
             where=stretch.site,
             since_step=stretch.first_step,
-            why="Dropout stays active, so that the score is too low and noisy; BatchNorm uses the batch's own statistics "
-            "and mixes those of the "
-            "evaluation data into its running ones.",
-            fix="model.eval()   # before the evaluation; model.train() after it",
         )
 
 
@@ -95,8 +91,6 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
             evidence={"model": root.name, "eval_steps": mode.run, "train_steps": mode.train_steps, "first": mode.run_first},
             where=mode.run_site,
             since_step=mode.run_first,
-            why="eval() stays on until train() is called: dropout does nothing and BatchNorm no longer updates its statistics.",
-            fix="for epoch in range(epochs):\n    model.train()  # at the top of every epoch",
             severity=None if switched else "hint",
         )
 
@@ -120,8 +114,5 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
             },
             where=mode.wasted_site,
             since_step=mode.wasted_first,
-            why="Every activation is kept for a backward that never comes: about twice the memory and more time. The "
-            "numbers are right.",
-            fix="@torch.no_grad()\ndef evaluate(...):",
             severity=None if in_rows else "hint",
         )

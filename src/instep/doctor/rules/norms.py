@@ -45,7 +45,6 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
             evidence={"function": leak.how, "module": leak.owner, "p": leak.p, "calls": leak.calls},
             where=leak.site,
             since_step=leak.first_step,
-            why="Predictions are random in eval mode: the same input gives another output every time, and scores are too low.",
             fix=fix,
         )
 
@@ -70,10 +69,6 @@ def frozen_batchnorm_moves(trace: Trace) -> Iterator[Finding]:
             evidence={"model": model, "norms": len(norms), "names": [norm.name for norm in norms[:8]], "calls": norms[0].frozen},
             where=site,
             since_step=norms[0].steps[0],
-            why="requires_grad=False stops the weights, not the running mean and variance: the frozen part gives other "
-            "features as training goes on.",
-            fix="model.train()\nfor m in frozen.modules():\n    if isinstance(m, nn.modules.batchnorm._BatchNorm):\n      "
-            "  m.eval()",
         )
 
 
@@ -106,9 +101,6 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
                 "calls": group[0].eval_calls,
             },
             where=site,
-            why="An average of weights has activations of its own. With running means and variances of another moment its "
-            "score is far too low.",
-            fix="torch.optim.swa_utils.update_bn(train_loader, averaged_model)  # before the evaluation; or use_buffers=True",
         )
 
 
@@ -131,10 +123,6 @@ def norm_before_first_forward(trace: Trace) -> Iterator[Finding]:
             evidence={"model": root, "layers": len(shares), "sigma": early.sigma, "norm": early.norm},
             where=early.site,
             since_step=early.step,
-            why="The vectors of spectral_norm begin random and are improved in train mode only: until then the weights "
-            "are scaled at random.",
-            fix="model.train(); model(x)  # some forwards first; or torch.nn.utils.parametrizations.spectral_norm, which "
-            "iterates when made",
         )
 
 
@@ -144,7 +132,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
     ones = (
         (norm.ones_site, norm)
         for norm in trace.part(Norms).all
-        if not norm.shared and norm.ones >= 8 and norm.ones >= 0.6 * norm.graded and norm.live and trace.steps
+        if not norm.shared and norm.ones >= 8 and trace.has_share(norm.ones, norm.graded, 0.6) and norm.live and trace.steps
     )
     for site, norms in _by_site(ones).items():
         model = norms[0].root.name if norms[0].root is not None else "model"
@@ -155,9 +143,6 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
             f"{norms[0].graded} training calls.",
             evidence={"model": model, "norms": len(norms), "calls": norms[0].ones, "of": norms[0].graded, "evaluated": evaluated},
             where=site,
-            why="The statistics of one sample take out what tells it from others, and in eval mode the running ones do "
-            "something else.",
-            fix="nn.GroupNorm(8, channels)  # or InstanceNorm, or a larger batch_size",
             severity=None if evaluated else "hint",
         )
 
@@ -166,7 +151,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
     for drop in trace.part(Dropouts).drops.values():
-        if not drop.root.trained or drop.extreme < 5 or drop.extreme < 0.9 * drop.calls:
+        if not drop.root.trained or drop.extreme < 5 or not trace.has_share(drop.extreme, drop.calls, 0.9):
             continue
         everything = drop.all >= 0.9 * drop.calls
         what = "everything" if everything else f"{100 * drop.p:.0f} % of its input"
@@ -176,8 +161,6 @@ def dropout_extreme(trace: Trace) -> Iterator[Finding]:
             evidence={"model": drop.root.name, "name": drop.name, "p": drop.p, "calls": drop.calls},
             where=drop.site,
             cause=f"{drop.site} {drop.name}",
-            why="p is the share that is dropped, not the share that is kept. With p=1 nothing gets through and nothing "
-            "before it learns.",
             fix=f"nn.Dropout({1 - drop.p:.2g})  # if {drop.p:g} was meant to be kept",
             severity=None if everything else "hint",
         )

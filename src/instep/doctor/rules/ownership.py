@@ -71,7 +71,6 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
             },
             where=root_site(trace, number),
             since_step=0,
-            why=f"What {model}.parameters() does not list is not trained, not moved to the device, and not saved.",
             fix=fix,
         )
 
@@ -84,7 +83,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         return
     idle = {number for number, steps in _untrainable(trace)}
     left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
-    left = [] if idle else [orphan for orphan in left if orphan.arrivals >= 0.3 * trace.backwards]
+    left = [] if idle else [orphan for orphan in left if trace.has_share(orphan.arrivals, trace.backwards, 0.3)]
     for number in dict.fromkeys(orphan.root for orphan in left):
         mine = [orphan for orphan in left if orphan.root == number]
         partly = mine[0].partial
@@ -110,8 +109,6 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             severity="hint" if doubtful else None if partly and not mine[0].frozen_mode else "warning",
             cause=f"{record.site}|{number}",
-            why="Their gradients are computed and thrown away: this part of the model stays as it was initialised.",
-            fix="optimizer = Optimizer(model.parameters(), …)   # or freeze them: p.requires_grad_(False)",
         )
 
 
@@ -135,8 +132,6 @@ def stale_optimizer(trace: Trace) -> Iterator[Finding]:
             },
             where=record.site,
             since_step=stale.since_step,
-            why="The model, or a layer of it, was replaced after the optimizer was made; the new weights are never updated.",
-            fix="# build the optimizer last, after every layer is in place\noptimizer = Optimizer(model.parameters(), …)",
         )
 
 
@@ -170,9 +165,6 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
             where=root_site(trace, root),
             since_step=0,
             severity=None if cut else "hint",
-            why="The optimizer leaves out what has no gradient: these weights stay as they were initialised.",
-            fix="# use the layer in forward(), and do not cut its output off with .detach(), .data, .item() or numpy; or "
-            "remove it",
         )
 
 
@@ -199,7 +191,4 @@ def nothing_trainable(trace: Trace) -> Iterator[Finding]:
             evidence={"optimizer": record.name, "steps": steps, "parameters": len(record.parameters), "made_at": record.site},
             where=site,
             since_step=0,
-            why="Everything that it holds is frozen, so that its steps change nothing.",
-            fix="for p in model.parameters():\n    p.requires_grad_(True)   # or hand the optimizer the parameters that "
-            "are to learn",
         )

@@ -23,7 +23,7 @@ def plateau_wrong_sign(trace: Trace) -> Iterator[Finding]:
         rate, mode = rates.get(scheduler.number), scheduler.horizon.get("mode")
         if rate is None or scheduler.name != "ReduceLROnPlateau" or scheduler.cuts < 1 or len(rate.metrics) < 4:
             continue
-        sure = _rising_score(rate) if mode == "min" else _falling_loss(rate)
+        sure = _rising_score(trace, rate) if mode == "min" else _falling_loss(trace, rate)
         if sure is None:
             continue
         first, last = rate.metrics[0][0], rate.metrics[-1][0]
@@ -41,19 +41,17 @@ def plateau_wrong_sign(trace: Trace) -> Iterator[Finding]:
                 "given": rate.metric_text,
             },
             where=scheduler.sites.most_common(1)[0][0],
-            why="With the wrong mode every improvement counts as a bad epoch, and the learning rate is cut while the "
-            "training goes well.",
             fix='ReduceLROnPlateau(optimizer, mode="max")  # for a score' if mode == "min" else 'mode="min"  # for a loss',
             severity=None if sure else "hint",
         )
 
 
-def _rising_score(rate: Rate) -> bool | None:
+def _rising_score(trace: Trace, rate: Rate) -> bool | None:
     """Whether a rising metric is a score: True if surely, False if probably, None if not."""
     metrics = [metric for metric, _, _ in rate.metrics]
-    if _trend(metrics) < 0.5 or metrics[-1] <= metrics[0] or LOSSES.search(rate.metric_text):
+    if LOSSES.search(rate.metric_text) or metrics[-1] <= metrics[0] or not trace.exceeds(_trend(metrics), 0.5):
         return None
-    if (_agreement(rate, 2) or -1.0) > -0.3:  # the training loss does not fall
+    if not trace.exceeds(-(_agreement(rate, 2) or -1.0), 0.3):  # the training loss does not fall
         return None
     with_loss = _agreement(rate, 1)
     if with_loss is not None and (with_loss > 0 or _is_the_loss(rate)):
@@ -63,12 +61,12 @@ def _rising_score(rate: Rate) -> bool | None:
     return False if min(metrics) >= 0 and max(metrics) <= 1 and max(metrics) > 0.5 else None
 
 
-def _falling_loss(rate: Rate) -> bool | None:
+def _falling_loss(trace: Trace, rate: Rate) -> bool | None:
     """Whether a falling metric is a loss."""
     metrics = [metric for metric, _, _ in rate.metrics]
-    if _trend(metrics) > -0.5 or metrics[-1] >= metrics[0] or SCORES.search(rate.metric_text):
+    if SCORES.search(rate.metric_text) or metrics[-1] >= metrics[0] or not trace.exceeds(-_trend(metrics), 0.5):
         return None
-    if (_agreement(rate, 2) or 0.0) < 0.5:
+    if not trace.exceeds(_agreement(rate, 2) or 0.0, 0.5):
         return None
     return bool(LOSSES.search(rate.metric_text)) or _is_the_loss(rate) or (_agreement(rate, 1) or 0.0) > 0.8
 

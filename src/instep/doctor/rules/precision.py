@@ -14,7 +14,7 @@ from instep.doctor.watch.updates import Updates
 def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
     """Clips of gradients that a GradScaler has scaled and not unscaled, before its step."""
     for place in trace.part(Scaling).clips.values():
-        if place.scaled < 2 or place.scaled < 0.5 * place.count:
+        if place.scaled < 2 or not trace.has_share(place.scaled, place.count, 0.5):
             continue
         known = place.scale is not None and place.scale != float("inf")
         effect = (
@@ -34,10 +34,6 @@ def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
             },
             where=place.site,
             since_step=place.first_step,
-            why="The scaler divides the gradients by its scale inside step(), after the clipping: what reaches the "
-            "weights is thousands of times "
-            "smaller than the limit says.",
-            fix="  scaler.scale(loss).backward()\n+ scaler.unscale_(optimizer)\n  clip_grad_norm_(...)",
         )
 
 
@@ -46,7 +42,7 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
     """Backwards through float16 whose loss is not scaled."""
     for place in trace.part(Scaling).backwards.values():
         unscaled = place.half - place.scaled
-        if unscaled < 8 or unscaled < 0.8 * place.count:
+        if unscaled < 8 or not trace.has_share(unscaled, place.count, 0.8):
             continue
         how = "under autocast to float16" if place.autocast >= 0.5 * place.half else "with float16 weights"
         yield Finding(
@@ -55,9 +51,6 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
             evidence={"backwards": place.count, "unscaled": unscaled, "autocast": place.autocast},
             where=place.site,
             since_step=place.first_step,
-            why="float16 ends at 6e-8: smaller gradients become exactly zero, the lower layers' first.",
-            fix='use bfloat16, or\n+ scaler = torch.amp.GradScaler("cuda")\n- loss.backward(); optimizer.step()\n'
-            "+ scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
         )
 
 
@@ -66,7 +59,7 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
     """Low-precision weights most of which a step with gradient leaves exactly as they were."""
     for movement in trace.part(Updates).optimizers.values():
         moves = [move for move in movement.moves if len(move.unchanged) >= 5 and move.size >= 16]
-        lost = [move for move in moves if median(move.unchanged) >= 0.9]
+        lost = [move for move in moves if trace.has_share(median(move.unchanged), 1.0, 0.9)]
         if not movement.torchs or not lost or len(lost) < 0.5 * len(moves):
             continue
         share = median(value for move in lost for value in move.unchanged)
@@ -82,8 +75,4 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
                 "samples": sum(len(move.unchanged) for move in lost),
             },
             where=movement.site,
-            why=f"{lost[0].dtype} cannot show updates smaller than half the distance to its next number: they are "
-            "rounded away, step after step.",
-            fix="keep the weights in float32 and compute in low precision:\n"
-            'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
         )

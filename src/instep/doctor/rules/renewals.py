@@ -34,9 +34,6 @@ def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
             evidence={"optimizer": line.name, "made": line.made, "steps_each": each, "parameters": line.parameters},
             where=line.site,
             since_step=line.terms[0].made_step,
-            why="Each new optimizer begins without momentum and moment estimates, so that what it had learnt about the "
-            "gradients is thrown away.",
-            fix="optimizer = ...  # once, before the loop",
             severity=None if sure else "hint",
         )
 
@@ -78,8 +75,6 @@ def lr_overwritten_by_load(trace: Trace) -> Iterator[Finding]:
             f"{load.name} was made with lr={made:.4g}; load_state_dict set it to {loaded:.4g}, and the next step used that.",
             evidence={"optimizer": load.name, "made_lr": made, "loaded_lr": loaded, "groups": len(others)},
             where=load.site,
-            why="A saved optimizer brings its learning rate and other settings along; what was given to the new one is lost.",
-            fix='for group in optimizer.param_groups:\n    group["lr"] = lr  # after load_state_dict, if the new rate is meant',
         )
 
 

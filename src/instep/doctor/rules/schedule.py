@@ -34,7 +34,7 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
             continue
         if rate.loaded or rate.early_position < 1 or scheduler.first_lr == 0.0:
             continue
-        if rate.early_backwards and (rate.seen < 3 or rate.pending < 0.7 * rate.seen):
+        if rate.early_backwards and (rate.seen < 3 or not trace.has_share(rate.pending, rate.seen, 0.7)):
             continue
         yield Finding(
             "scheduler-before-optimizer",
@@ -49,8 +49,6 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
             },
             where=scheduler.early_site,
             since_step=0,
-            why="The schedule runs one ahead of the training: its first value is skipped and all others come too early.",
-            fix="optimizer.step()\nscheduler.step()  # after it",
         )
 
 
@@ -158,9 +156,6 @@ def _wrong_unit(scheduled: Scheduled, saw: str, evidence: dict[str, object], fix
         evidence=common | evidence,
         where=scheduler.sites.most_common(1)[0][0],
         since_step=0,
-        why="A schedule counts its own steps. With its length in epochs and a step for every batch it ends far too early; "
-        "the other way round "
-        "it hardly begins.",
         fix=fix,
         severity="hint" if hint else None,
     )
@@ -182,8 +177,6 @@ def one_cycle_max_lr(trace: Trace) -> Iterator[Finding]:
             "overwritten.",
             evidence={"max_lr": cycle.max_lrs[0], "lr": cycle.lrs[0]},
             where=cycle.site,
-            why="The cycle begins at max_lr / 25 and touches max_lr once: a max_lr equal to the usual lr trains with far "
-            "less on average.",
             fix=f"max_lr={10 * cycle.lrs[0]:.3g}  # the largest rate that still trains; a range test finds it",
         )
 
@@ -211,7 +204,4 @@ def lambda_absolute_lr(trace: Trace) -> Iterator[Finding]:
             evidence={"base_lr": base, "highest_factor": factor, "highest_lr": top, "optimizer_steps": owner.all_steps},
             where=scheduler.site,
             since_step=0,
-            why="LambdaLR takes a factor for the optimizer's lr. A function that returns a learning rate gives lr times "
-            "lr, far too little.",
-            fix="lr_lambda=lambda step: get_lr(step) / base_lr   # or lr=1.0 in the optimizer",
         )

@@ -37,12 +37,6 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
             where=movement.loss_site,
             since_step=site.first_non_finite if site is not None else movement.first_spoiled,
             severity="error" if hopeless else "warning",
-            why="Once a weight is nan, every output that depends on it is, and no step brings it back."
-            if spoiled
-            else "Such a loss says nothing.",
-            fix="look for log(0), sqrt(0), division by zero, exp of large numbers at the loss; add a small epsilon or "
-            "use the *_with_logits and "
-            "log_softmax forms; skip the step where the loss is not finite",
         )
 
 
@@ -55,25 +49,27 @@ def _level(movement: Movement) -> float:
     return max((median(list(move.ratios)[-4:]) for move in movement.moves if len(move.ratios) >= 3), default=0.0)
 
 
-def _growth(trend: Trend) -> tuple[float, float, float] | None:
+def _growth(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     """(first, lowest, last) of a loss that is ten times its minimum now, and far above all that it was in its first third."""
     blocks = trend.blocks
     if len(blocks) < 4 or trend.negative:
         return None
     first, lowest, last = blocks[0], min(blocks), min(blocks[-2:])
-    if not lowest >= 0 or last <= 10 * max(lowest, 1e-6) or last <= 3 * max(blocks[: max(len(blocks) // 3, 1)]):
+    if not lowest >= 0 or not trace.exceeds(last, 10 * max(lowest, 1e-6)):
+        return None
+    if not trace.exceeds(last, 3 * max(blocks[: max(len(blocks) // 3, 1)])):
         return None
     return first, lowest, last
 
 
 def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
-    growth = _growth(trend)
+    growth = _growth(trace, trend)
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
     level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
     enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
-    return growth if level > 0.03 and growth[2] > enough * growth[0] else None
+    return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None
 
 
 @rule("diverging-loss", revocable=True)
@@ -94,9 +90,6 @@ def diverging_loss(trace: Trace) -> Iterator[Finding]:
             evidence={"first": first, "lowest": lowest, "lowest_step": at, "last": last},
             where=trend.site,
             since_step=at,
-            why="The run moves away from what it had found. Nearly always the learning rate is too high for the size "
-            "of the gradients.",
-            fix="lower the learning rate (a tenth, to begin with), warm it up, or clip the gradients before each step",
         )
 
 
@@ -122,7 +115,7 @@ def _improves(trace: Trace, trend: Trend) -> bool:
     """Whether the loss is well below where it began."""
     site = trace.part(Backwards).sites.get(trend.site)
     first = site.first_value if site is not None else None
-    return first is not None and len(trend.blocks) >= 2 and trend.blocks[-1] < 0.6 * first
+    return first is not None and len(trend.blocks) >= 2 and not trace.exceeds(trend.blocks[-1], 0.6 * first)
 
 
 def _name(moves: list[Moves]) -> str:
@@ -135,13 +128,15 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that most steps change by more than a tenth."""
     updates = trace.part(Updates)
     trends = updates.trends.values()
-    if _spoiled(trace) or any(_diverging(trace, trend) or _improves(trace, trend) for trend in trends):
-        return
+    if _spoiled(trace) or trace.is_excluded(lambda: any(_diverging(trace, trend) for trend in trends)):
+        return  # non-finite or diverging-loss says it
     for movement in updates.optimizers.values():
-        moves = [move for move in movement.moves if move.size >= 16 and move.late >= 5 and move.high >= 0.6 * move.late]
+        large = [move for move in movement.moves if move.size >= 16]
+        moves = [move for move in large if move.late >= 5 and trace.has_share(move.high, move.late, 0.6)]
+        moves = [move for move in moves if trace.exceeds(median(move.ratios), 0.1)]
         if not moves and _is_blown_up(movement) and not any(_level_with_start(trace, trend) for trend in trends):
-            moves = [move for move in movement.moves if move.size >= 16]
-        if not moves:
+            moves = large
+        if not moves or any(_improves(trace, trend) for trend in trends):
             continue
         typical = median(ratio for move in moves for ratio in move.ratios)
         yield Finding(
@@ -157,8 +152,6 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
             severity="hint",
-            why="About a thousandth is healthy. Weights that are replaced within ten steps keep nothing of what they learned.",
-            fix="lower the learning rate",
         )
 
 
@@ -169,7 +162,8 @@ def vanishing_updates(trace: Trace) -> Iterator[Finding]:
         return  # clip-before-unscale says it
     for movement in trace.part(Updates).optimizers.values():
         whole = [move for move in movement.moves if move.dtype in ("float32", "float64")]
-        moves = [move for move in whole if move.samples >= 6 and move.low >= 0.9 * move.samples and move.highest < 1e-6]
+        low = [move for move in whole if move.samples >= 6 and trace.has_share(move.low, move.samples, 0.9)]
+        moves = [move for move in low if trace.is_below(move.highest, 1e-6)]
         if not moves:
             continue
         typical = median(ratio for move in moves for ratio in move.ratios)
@@ -186,7 +180,6 @@ def vanishing_updates(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
             severity="hint",
-            why="About a thousandth is healthy. These weights get gradients, and still do not learn.",
             fix="raise the learning rate"
             if len(moves) == len(whole)
             else "the gradient dies on its way down: use ReLU-like activations, residual connections or normalisation",

@@ -14,7 +14,8 @@ from instep.doctor.watch.structure import Sharing, Structure
 @rule("frozen-parameter-moves")
 def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
     """Parameters that were trained, then frozen, and that steps still change."""
-    facts = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2 and fact.moves >= 0.5 * fact.looks]
+    frozen = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2]
+    facts = [fact for fact in frozen if trace.has_share(fact.moves, fact.looks, 0.5)]
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         change = max(fact.change for fact in mine)
@@ -31,10 +32,6 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
             },
             where=mine[0].site,
             since_step=mine[0].first_step,
-            why="requires_grad=False stops new gradients, but the old one is still there: zeroed or not, momentum, Adam's "
-            "averages and weight "
-            "decay go on moving the weight until its .grad is None.",
-            fix="p.requires_grad_(False)\np.grad = None   # or optimizer.zero_grad(set_to_none=True)",
         )
 
 
@@ -52,7 +49,6 @@ def requires_grad_typo(trace: Trace) -> Iterator[Finding]:
             where=typo.where,
             since_step=0,
             severity="warning" if module else None,
-            why="Python lets any attribute be set. What was to be frozen goes on training (or the other way round).",
             fix=f"module.requires_grad_({typo.value})" if module else f"param.requires_grad = {typo.value}",
         )
 
@@ -74,9 +70,6 @@ def layer_shared_by_accident(trace: Trace) -> Iterator[Finding]:
             where=root_site(trace, shared.root),
             since_step=0,
             cause=f"{shared.root}|{shared.layer}",
-            why="`[layer] * n` repeats the object, not the layer: the model is as deep as it looks, with the weights of "
-            "one layer.",
-            fix="nn.ModuleList([make_layer() for _ in range(n)])   # or copy.deepcopy(layer)",
         )
 
 
@@ -96,7 +89,6 @@ def weights_not_tied(trace: Trace) -> Iterator[Finding]:
             where=root_site(trace, twin.root),
             since_step=0,
             cause=f"{twin.first}|{twin.second}",
-            why="Copying the values ties nothing: each copy has its own gradient and goes its own way.",
             fix=f"F.linear(h, {twin.first}.t())   # use the one weight in both places"
             if twin.transposed
             else f"{target}.weight = {twin.first}   # the object",
@@ -112,7 +104,10 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
         same = [
             fact
             for fact in trace.part(Structure).symmetries.values()
-            if fact.optimizer == record.number and fact.arrivals >= 20 and fact.spread is not None and fact.spread < 1e-4
+            if fact.optimizer == record.number
+            and fact.arrivals >= 20
+            and fact.spread is not None
+            and trace.is_below(fact.spread, 1e-4)
         ]
         if not same:
             continue
@@ -130,8 +125,6 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             },
             where=record.site,
             since_step=0,
-            why="Units that begin equal get equal gradients and stay equal: the layer can do no more than a single unit.",
-            fix="nn.init.xavier_uniform_(layer.weight)   # leave biases at zero, never whole weight matrices",
         )
 
 
@@ -141,25 +134,20 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
     part = trace.part(Moves)
     for fact in part.written.values():
         looks = part.looks.get(fact.how, 0)
-        if fact.times < 3 or fact.times < 0.3 * looks:
+        if fact.times < 3 or not trace.has_share(fact.times, looks, 0.3):
             continue
         if fact.how == "between":
             message = f"{fact.name} was changed between the forward and its backward in {fact.times} of {looks} looks."
-            why = (
-                "The gradient is then neither that of the old weights nor of the new ones; written through .data, torch cannot "
-                "notice."
-            )
             fix = "# write to parameters after optimizer.step(), under torch.no_grad()"
         else:
             message = (
                 f"{fact.name} was moved along its gradient by hand in {fact.times} of {looks} looks, besides the optimizer's "
                 f"own steps."
             )
-            why = "The parameter is updated twice for each backward, at two rates."
             fix = "# keep either optimizer.step() or the update by hand"
         yield Finding(
             "leaf-written-in-place", message, evidence={"name": fact.name, "times": fact.times, "looks": looks},
-            where=fact.site, since_step=fact.first_step, why=why, fix=fix,
+            where=fact.site, since_step=fact.first_step, fix=fix,
         )  # fmt: skip
 
 
@@ -187,6 +175,4 @@ def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             severity="warning" if sharing.how == "name" else None,
             cause=key,
-            why="Each step changes the teacher too; averaging or copying weights into it writes them over themselves.",
-            fix="teacher = copy.deepcopy(student).requires_grad_(False)",
         )

@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-CORE = ("loaders", "backwards", "gradients", "optimizers", "calls", "losses", "schedulers")
+CORE = ("loaders", "backwards", "gradients", "clipping", "optimizers", "calls", "losses", "schedulers")
 
 
 def areas() -> list[ModuleType]:

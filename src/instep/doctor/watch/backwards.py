@@ -95,7 +95,6 @@ class Backwards:
     sites: dict[str | None, BackwardSite] = field(default_factory=dict)
     recent: deque[Backward] = field(default_factory=lambda: deque(maxlen=128))
     current: Backward | None = None  # the last one begun
-    grad_calls: int = 0  # torch.autograd.grad
 
 
 class BackwardWatch:
@@ -125,9 +124,6 @@ class BackwardWatch:
         self._part.current = backward
         self._part.recent.append(backward)
         self._hub.say("on_backward", backward, tensor)
-
-    def before_autograd_grad(self, _: Called) -> None:
-        self._part.grad_calls += 1
 
     def before_step(self, _: Any) -> None:
         self._stepping += 1

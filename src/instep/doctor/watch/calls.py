@@ -40,7 +40,6 @@ class Root:
         self.batchnorms = 0
         self.trained = 0  # root calls with grad on that were followed by a backward
         self.in_train = 0  # root calls in train mode
-        self.in_eval = 0
         for part in module.modules():
             self.dropouts += isinstance(part, _DropoutNd) and part.p > 0
             self.dropouts += isinstance(part, (nn.RNNBase, nn.MultiheadAttention)) and float(part.dropout) > 0
@@ -94,7 +93,6 @@ class CallKind:
     loader: int | None  # the number of the loader that last gave a batch, None before any
     count: int = 0
     first_step: int = 0
-    last_step: int = 0
     trained: int = 0  # how many had grad on and were followed by a backward before the next step
     fed: int = 0  # how many had an input as long as the batch that a loader last gave
     repeated: int = 0  # how many had the same input object as the root call before: MC dropout, several heads
@@ -109,9 +107,6 @@ class Calls:
     roots: list[Root] = field(default_factory=list)
     kinds: dict[tuple[Any, ...], CallKind] = field(default_factory=dict)
     recent: deque[CallKind] = field(default_factory=lambda: deque(maxlen=64))
-    modes_set: dict[tuple[str, bool, str | None], int] = field(
-        default_factory=dict
-    )  # (class, training, site) -> calls of train()/eval()
 
 
 class CallWatch:
@@ -235,12 +230,8 @@ class CallWatch:
             if len(self._part.kinds) < LIMIT:
                 self._part.kinds[key] = kind
         kind.count += 1
-        kind.last_step = call.step
         call.kind = kind
-        if call.training:
-            call.root.in_train += 1
-        else:
-            call.root.in_eval += 1
+        call.root.in_train += call.training
         self._part.recent.append(kind)
 
     def _inside(self) -> str:
@@ -278,13 +269,6 @@ class CallWatch:
             kind.trained += 1
             kind.root.trained += 1
         self._open.clear()
-
-    def after_mode(self, called: Called) -> None:
-        module = called.args[0]
-        key = (type(module).__name__, bool(called.argument(1, "mode", True)), called.site)
-        counts = self._part.modes_set
-        if key in counts or len(counts) < LIMIT:
-            counts[key] = counts.get(key, 0) + 1
 
     def after_argmax(self, called: Called) -> None:
         self.on_graded(called.argument(0, "input"))

@@ -1,7 +1,7 @@
 """Update cycles: what happens to gradients between their backward and the step that uses them, and in which order.
 
 The ledger of gradients says what a step used; this part says how it came about: how many backwards make up a step, whether they
-belong to one batch, whether clipping came in between, whether the sum was cleared or written by hand.
+belong to one batch, whether the sum was cleared or written by hand.
 """
 
 import weakref
@@ -16,11 +16,11 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
-from instep.doctor.watch.gradients import Clip, Discard, Gradients, Parameter
+from instep.doctor.watch.clipping import Clip
+from instep.doctor.watch.gradients import Discard, Gradients, Parameter
 from instep.doctor.watch.loaders import Loaders, Pass
 from instep.doctor.watch.optimizers import Step, StepFact
 
-MEASURING = 1e4  # a clip with a larger limit only measures
 LIMIT = 256
 
 
@@ -30,8 +30,7 @@ class Cycles:
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
     recent_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=64))
-    alone: int = 0  # steps before which nothing but root calls and one line's backwards came: accumulation over micro-batches
-    undivided: int = 0  # of those, whose backwards began at a mean, undivided
+    undivided: int = 0  # steps on several micro-batches and nothing else, whose backwards began at a mean, undivided
     by_hand: int = 0  # of the sampled steps: the gradients were written by hand after the backward
     halved: int = 0  # of the sampled steps: the gradients were divided by the number of backwards
     sampled: int = 0
@@ -51,24 +50,6 @@ class Cycles:
 
 
 @dataclass(slots=True)
-class ClipPlace:
-    """All clips from one line."""
-
-    site: str | None
-    function: str
-    count: int = 0
-    measuring: int = 0  # with a limit that never bites
-    empty: int = 0  # without any parameter
-    generator: bool = False
-    nothing: int = 0  # of parameters that have had gradients before, and have none now
-    after_use: int = 0  # of gradients that a step had used
-    fresh: int = 0  # of gradients that no step had used
-    partial: int = 0  # followed by a backward of the same line that added to what had been clipped
-    limit: float = 0.0
-    first_step: int = 0
-
-
-@dataclass(slots=True)
 class BackwardPlace:
     """All backwards from one line, by what became of them."""
 
@@ -79,7 +60,6 @@ class BackwardPlace:
     means: int = 0  # started at a mean that is not divided
     used: int = 0  # a step used them
     thrown: int = 0  # cleared unused, before a backward on another batch
-    redone: int = 0  # cleared unused, before another backward on the same batch
     moved: int = 0  # cleared when the weights had moved without a step: used by hand
     clear_site: str | None = None
     first_thrown: int = 0
@@ -91,7 +71,6 @@ class CyclePart:
     """The part of the trace about update cycles."""
 
     optimizers: dict[int, Cycles] = field(default_factory=dict)  # by number
-    clips: dict[str | None, ClipPlace] = field(default_factory=dict)
     backwards: dict[str | None, BackwardPlace] = field(default_factory=dict)
 
 
@@ -113,8 +92,7 @@ class CycleWatch:
         self._cleared: str | bool | None = False  # site of a zero_grad since the last backward
         self._filled = False  # the last backward left something other than zero
         self._left: tuple[Cycles, Parameter, Tensor] | None = None  # a used gradient that may be used again
-        self._clip: tuple[ClipPlace, Parameter, int] | None = None
-        self._value_clipped = False
+        self._value_clipped = False  # since the last step
         self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
 
@@ -123,7 +101,7 @@ class CycleWatch:
         self._copies.clear()
         self._lengths.clear()
         self._tails.clear()
-        self._weights = self._mean_loss = self._left = self._clip = None
+        self._weights = self._mean_loss = self._left = None
         self._pending = self._filled = self._value_clipped = False
         self._cleared = False
 
@@ -168,7 +146,6 @@ class CycleWatch:
             return
         if not backward.accumulated:
             self._backward_place(backward.site).barren += 1
-        self._note_partial(backward)
         self._filled, self._weights = False, None
         if not self._is_sampled():
             return
@@ -224,8 +201,6 @@ class CycleWatch:
             place.first_thrown = place.first_thrown or discard.step
             place.thrown += 1
             place.clear_site = discard.site or place.clear_site
-        else:
-            place.redone += 1
 
     def _was_cleared(self) -> bool:
         """Whether somebody has cleared the gradients since the last backward, or they were zero by themselves."""
@@ -242,7 +217,7 @@ class CycleWatch:
 
     def before_step(self, step: Step) -> None:
         fact = step.fact
-        self._clip, value_clipped, self._value_clipped = None, self._value_clipped, False
+        value_clipped, self._value_clipped = self._value_clipped, False
         if fact is None or step.inside or not step.record.awake:
             return
         number = step.record.number
@@ -317,7 +292,6 @@ class CycleWatch:
             calls = len({backward.calls for backward in fresh}) == size
             batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
             if calls and batches and len({backward.loader for backward in fresh}) == 1:
-                cycles.alone += 1
                 place = self._backward_place(fresh[-1].site)
                 cycles.undivided += place.means >= 0.9 * place.count
 
@@ -333,6 +307,9 @@ class CycleWatch:
         rest = float((grad - scale * copy).norm())
         cycles.by_hand += rest > 0.05 * float(grad.norm())
         cycles.halved += size > 1 and abs(scale * size - 1) < 1e-3
+
+    def on_clip(self, clip: Clip, _: Any) -> None:
+        self._value_clipped = self._value_clipped or "value" in clip.function
 
     # -- ends of passes
 
@@ -350,56 +327,6 @@ class CycleWatch:
                 tensor = probe.reference()
                 if tensor is not None and tensor.grad is not None:
                     self._tails[number] = (probe.held[-1].number, left)
-
-    # -- clipping
-
-    def on_clip(self, clip: Clip, tensors: list[Tensor]) -> None:
-        place = self._part.clips.get(clip.site)
-        if place is None:
-            place = ClipPlace(clip.site, clip.function, first_step=clip.step)
-            if len(self._part.clips) < LIMIT:
-                self._part.clips[clip.site] = place
-        place.count += 1
-        place.limit = clip.limit
-        self._value_clipped = self._value_clipped or "value" in clip.function
-        self._clip = None
-        if clip.limit >= MEASURING:
-            place.measuring += 1
-        elif not clip.parameters:
-            place.empty += 1
-            place.generator = place.generator or clip.generator
-        elif not clip.with_grad:
-            place.nothing += clip.arrived > 0
-        elif clip.fresh:
-            place.fresh += 1
-            self._open(place, tensors)
-        elif clip.used:
-            place.after_use += 1
-
-    def after_clip(self, called: Called) -> None:
-        """Gradients that were cleared by writing zeros are nothing too."""
-        norm = called.result
-        place = self._part.clips.get(called.site)
-        if place is not None and place.after_use and isinstance(norm, Tensor) and norm.device.type == "cpu" and not norm.any():
-            place.after_use -= 1
-            place.nothing += 1
-
-    def _open(self, place: ClipPlace, tensors: list[Tensor]) -> None:
-        for tensor in tensors:
-            parameter = self._gradients.parameters.get(id(tensor))
-            if parameter is not None and len(parameter.held) > parameter.used:
-                self._clip = (place, parameter, len(parameter.held))
-                return
-
-    def _note_partial(self, backward: Backward) -> None:
-        """A backward added to what had been clipped and was not cleared since."""
-        if self._clip is None:
-            return
-        place, parameter, length = self._clip
-        held = parameter.held
-        if len(held) > length and held[length - 1].site == backward.site:
-            place.partial += 1
-        self._clip = None
 
 
 def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:

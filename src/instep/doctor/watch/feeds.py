@@ -48,8 +48,7 @@ class Feed:
     function: str
     site: str | None
     first_step: int = 0
-    calls: int = 0  # all of them
-    graphs: int = 0  # of those, with a graph: training
+    graphs: int = 0  # of all calls, with a graph: training
     single: int = 0  # of those with a graph: one class only
     spread: int = 0  # of all: shapes that broadcast to more than either has
     spread_graphs: int = 0  # of those with a graph
@@ -60,8 +59,7 @@ class Feed:
     log_softmax: int = 0  # a log-softmax, or the logarithm of a softmax
     logged: int = 0  # some logarithm between the last layer and the loss
     opaque: int = 0  # compiled or custom: nobody knows
-    normalised: int = 0  # exp of the input sums to 1 over dim 1, in nearly all rows
-    unnormalised: int = 0  # it does so in few rows
+    unnormalised: int = 0  # exp of the input sums to 1 over dim 1 in few rows
     square: int = 0  # as many rows as columns
     worst_sum: float = 0.0
     reductions: Counter[str] = field(default_factory=Counter)
@@ -95,7 +93,6 @@ class FeedWatch:
 
     def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
         feed = self._feed(kind)
-        feed.calls += 1
         graph = input.requires_grad or (
             kind.function == "kl_div" and isinstance(target, Tensor) and target.requires_grad
         )  # or swapped
@@ -246,7 +243,6 @@ def has_logarithm(node: Any, limit: int = 48) -> bool:
 
 def _note_normalisation(feed: Feed, values: list[float]) -> None:
     share, median = values
-    feed.normalised += share < 0.05
     feed.unnormalised += share > 0.5
     feed.worst_sum = max(feed.worst_sum, median)
 

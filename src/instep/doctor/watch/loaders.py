@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, SequentialSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -31,13 +30,10 @@ class Loader:
     sequential: bool
     iterable: bool
     workers: int
-    drop_last: bool
     dataset: str  # class
-    dataset_key: int  # equal for the same dataset object, inside Subset too
     passes: int = 0  # begun
     full_passes: int = 0  # read to the end
     batches: int = 0  # while the doctor was awake; so are the counts below
-    all_batches: int = 0
     trained: int = 0  # batches after which a backward came before the next batch of any loader
     graded: int = 0  # batches after which a root call with a loss came, without backward
     sizes: dict[int, int] = field(default_factory=dict)  # batch size -> how many batches, the first few sizes
@@ -96,7 +92,6 @@ class LoaderWatch:
                 raise
             if going_on is not None:
                 going_on.batches += 1
-                going_on.loader.all_batches += 1
                 trace.batches += 1
                 if not hub.resting:
                     hub.tell(on_batch, going_on, batch)
@@ -184,13 +179,6 @@ def tensors(batch: Any, limit: int = 8) -> list[Tensor]:
     return found
 
 
-def base_dataset(dataset: Any) -> Any:
-    """The dataset inside Subset and its like."""
-    while isinstance(dataset, torch.utils.data.Subset):
-        dataset = dataset.dataset
-    return dataset
-
-
 def describe(dataloader: DataLoader[Any], number: int, site: str | None) -> Loader:
     """What a DataLoader says of itself."""
     batch_sampler, iterable = dataloader.batch_sampler, isinstance(dataloader.dataset, IterableDataset)
@@ -206,9 +194,7 @@ def describe(dataloader: DataLoader[Any], number: int, site: str | None) -> Load
         sequential=isinstance(sampler, SequentialSampler),
         iterable=iterable,
         workers=dataloader.num_workers,
-        drop_last=bool(getattr(batch_sampler, "drop_last", dataloader.drop_last)),
         dataset=type(dataloader.dataset).__name__,
-        dataset_key=id(base_dataset(dataloader.dataset)),
     )
 
 

@@ -32,21 +32,13 @@ class LossKind:
     count: int = 0
     with_graph: int = 0  # calls whose input has a graph: training
     origins: Counter[str] = field(default_factory=Counter)  # provenance of the input, "SoftmaxBackward0"; of calls with a graph
-    input_shapes: Counter[tuple[int, ...]] = field(default_factory=Counter)  # the first few
-    target_shapes: Counter[tuple[int, ...]] = field(default_factory=Counter)
-    reductions: Counter[str] = field(default_factory=Counter)
-    target_dtype: str = ""
     hard: bool = False  # targets are class numbers
     examined: int = 0  # calls whose values were looked at
     probabilities: int = 0  # of those: input rows (dim 1) are >= 0 and sum to 1
     unit: int = 0  # of those: input lies within 0..1
-    log_probabilities: int = 0  # of those: exp(input) sums to 1 over dim 1
     input_min: float = float("inf")
     input_max: float = float("-inf")
-    target_min: float = float("inf")
-    target_max: float = float("-inf")
     first_step: int = 0
-    last_step: int = 0
 
 
 @dataclass
@@ -73,7 +65,6 @@ class LossWatch:
             return
         kind = self._kind(called)
         kind.count += 1
-        kind.last_step = self._trace.steps
         if input.requires_grad:
             kind.with_graph += 1
             if (kind.with_graph <= EXAMINED or kind.with_graph % 16 == 0) and (origin := provenance(input)):
@@ -93,25 +84,15 @@ class LossWatch:
         return kind
 
     def _examine(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
-        kind.input_shapes[tuple(input.shape)] += 1
-        kind.reductions[str(called.kwargs.get("reduction", "mean"))] += 1
         if isinstance(target, Tensor):
-            kind.target_shapes[tuple(target.shape)] += 1
-            kind.target_dtype = str(target.dtype).removeprefix("torch.")
             kind.hard = not target.is_floating_point()
-            if target.numel():
-                self._hub.read(torch.stack(torch.aminmax(target.detach())), partial(_spread_target, kind))
         if not input.numel() or not input.is_floating_point():
             return
         low, high = torch.aminmax(input)
         facts = [low, high]
         if input.dim() >= 2 and input.shape[1] > 1:
-            facts += [(input.sum(1) - 1).abs().max(), input.logsumexp(1).abs().max()]
+            facts.append((input.sum(1) - 1).abs().max())
         self._hub.read(torch.stack(facts), partial(_values, kind))
-
-
-def _spread_target(kind: LossKind, values: list[float]) -> None:
-    kind.target_min, kind.target_max = min(kind.target_min, values[0]), max(kind.target_max, values[1])
 
 
 def _values(kind: LossKind, values: list[float]) -> None:
@@ -121,7 +102,6 @@ def _values(kind: LossKind, values: list[float]) -> None:
     kind.unit += low >= 0 and high <= 1
     if len(values) > 2:
         kind.probabilities += low >= 0 and values[2] < 1e-3
-        kind.log_probabilities += values[3] < 1e-3
 
 
 PATCHES = [Patch("loss", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS))]

@@ -67,7 +67,6 @@ class MoveWatch:
         self._frozen: list[tuple[Tensor, int, list[float]]] = []
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
         self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
-        self._seen_backward = -1
 
     def _looks(self) -> bool:
         steps = self._trace.steps

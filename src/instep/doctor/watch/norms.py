@@ -48,7 +48,6 @@ class Norm:
     ones_site: str | None = None
     eval_calls: int = 0
     eval_site: str | None = None
-    eval_first: int = 0
     optimized: bool = False  # an optimizer holds its weights
     stale: int = 0  # looks in eval mode at which its weights had changed and its statistics had not
     first_look: list[float] | None = None
@@ -131,7 +130,6 @@ class NormWatch:
         norm = Norm(
             name or type(module).__name__, call.root if call else None, module.num_features, isinstance(module, SyncBatchNorm)
         )
-        norm.eval_first = self._trace.steps
         self._norms[id(module)] = norm
         weakref.finalize(module, self._forget, id(module)).atexit = False
         if len(self._part.all) < LIMIT:

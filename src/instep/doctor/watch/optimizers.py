@@ -29,16 +29,11 @@ class StepFact:
     site: str | None
     lr: float
     closure: bool
-    inside: bool  # in the step of another optimizer
-    backwards: int  # backward calls since the last step of this optimizer
-    calls: int  # root calls since then
-    batches: int  # batches drawn since then
     parameters: int = 0  # that require a gradient
     missing: int = 0  # gradient is None
     fresh: int = 0  # gradient holds what no step has used
     stale: int = 0  # gradient holds what a step has used, below something fresh
     reused: int = 0  # gradient holds only what a step has used
-    empty: int = 0  # gradient is there, and holds nothing that a backward brought: zero, or written by hand
     arrived: int = 0  # got a gradient since the last step of this optimizer, whatever became of it
     held: int = 0  # the most backwards that one gradient holds
     used_held: int = 0  # the most already used backwards that one gradient holds below something fresh
@@ -62,11 +57,8 @@ class OptimizerRecord:
     totals: dict[str, int] = field(default_factory=dict)  # steps with missing, stale, reused, empty, … > 0; see `_count`
     first: dict[str, int] = field(default_factory=dict)  # the step at which each of those happened first
     alive: bool = True
-    # where the counts stood at its last step
-    backwards: int = 0
-    calls: int = 0
-    batches: int = 0
-    arrivals: int = 0
+    backwards: int = 0  # of all, until its last step
+    arrivals: int = 0  # of gradients, until then
     awake: bool = True  # whether it has stepped since the last rest: only then is it known what came before a step
 
 
@@ -210,11 +202,8 @@ class OptimizerWatch:
         record, trace, ledger = step.record, self._trace, self._ledger
         assert ledger is not None
         groups = step.optimizer.param_groups
-        fact = StepFact(
-            trace.steps, step.site, float(groups[0].get("lr", 0.0)), step.closure, step.inside,
-            trace.backwards - record.backwards, trace.calls - record.calls, trace.batches - record.batches,
-        )  # fmt: skip
-        record.backwards, record.calls, record.batches = trace.backwards, trace.calls, trace.batches
+        fact = StepFact(trace.steps, step.site, float(groups[0].get("lr", 0.0)), step.closure)
+        record.backwards = trace.backwards
         known, arrivals, keys = self._gradients.parameters, 0, []
         look = record.steps < 24 or record.steps % 8 == 0
         for tensor in _tensors(step.optimizer):
@@ -235,7 +224,6 @@ class OptimizerWatch:
             if total and look and parameter.device == "cpu" and parameter.numel <= 4096 and not bool(grad.detach().any()):
                 total = 0  # cleared in place since it came
             if total == 0:
-                fact.empty += 1
                 continue
             if total > used:
                 fact.fresh += 1
@@ -250,7 +238,6 @@ class OptimizerWatch:
                 self._users.setdefault(held[-1].number, (record.number, trace.backwards))
             else:
                 fact.reused += 1
-            parameter.uses += 1
             parameter.used = len(held)
             if total > fact.held:
                 fact.held = total

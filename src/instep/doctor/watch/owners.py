@@ -62,7 +62,6 @@ class Dead:
     root: int
     called: bool  # its module has been called
     in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
-    listed: bool  # one of several alike in a list: an expert
 
 
 @dataclass
@@ -283,9 +282,8 @@ class OwnerWatch:
                 continue  # frozen, or given a gradient by hand
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
-            alike = any(each.isdigit() for each in parameter.name.split("."))
             in_grad = called and owner is not None and owner[4]
-            yield key, Dead(parameter.name, record.number, homes[key], called, in_grad, alike)
+            yield key, Dead(parameter.name, record.number, homes[key], called, in_grad)
 
 
 def sample(tensor: Tensor) -> list[float]:

@@ -85,7 +85,7 @@ class RankWatch:
         self._part = trace.part(Ranks)
         self._pending: dict[int, deque[tuple[int, list[Any]]]] = {}
         self._collectives = 0
-        self._own: dict[int, int] = {}  # where weights lie -> 1, gradients -> 2; of the optimizers seen
+        self._own: dict[tuple[int, int], int] = {}  # place and size of weights -> 1, of gradients -> 2
         self._sizes: set[int] = set()  # of single weights, and of all together
         self._group: tuple[Any, int] | None = None
 
@@ -97,9 +97,9 @@ class RankWatch:
         self._sizes |= {tensor.numel() for tensor in tensors} | {sum(tensor.numel() for tensor in tensors)}
         for tensor in tensors:
             if type(tensor) in (Tensor, nn.Parameter) and len(self._own) < 4096:
-                self._own[tensor.data_ptr()] = 1
+                self._own[tensor.data_ptr(), tensor.numel()] = 1
                 if tensor.grad is not None:
-                    self._own[tensor.grad.data_ptr()] = 2
+                    self._own[tensor.grad.data_ptr(), tensor.numel()] = 2
 
     def before_collective(self, called: Called) -> None:
         """Whether the script itself keeps the ranks together: gradients are told by where they lie, weights by place or size."""
@@ -109,7 +109,7 @@ class RankWatch:
         for tensor in called.args[:2]:
             if type(tensor) not in (Tensor, nn.Parameter):
                 continue
-            kind = self._own.get(tensor.data_ptr())
+            kind = self._own.get((tensor.data_ptr(), tensor.numel()))  # a place alone may be another tensor's by now
             if called.function == "all_reduce" and kind != 1 and (kind == 2 or _is_gradient(tensor, self._trace)):
                 self._part.reduced += 1
             elif self._trace.steps and (kind == 1 or (tensor.numel() >= LARGE and tensor.numel() in self._sizes)):
@@ -225,7 +225,7 @@ def _is_gradient(tensor: Tensor, trace: Trace) -> bool:
     for parameter in trace.part(Gradients).parameters.values():
         owner = parameter.reference()
         if owner is not None and owner.grad is not None and owner.grad.data_ptr() == place:
-            return True
+            return owner.numel() == tensor.numel()
     return False
 
 

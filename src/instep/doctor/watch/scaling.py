@@ -10,7 +10,8 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
-from instep.doctor.watch.gradients import Clip, Gradients
+from instep.doctor.watch.clipping import Clip
+from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import first_tensor
 from instep.doctor.watch.optimizers import Optimizers, OptimizerWatch
 
@@ -49,7 +50,6 @@ class Scaling:
 
     clips: dict[str | None, ScaledClip] = field(default_factory=dict)
     backwards: dict[str | None, HalfBackward] = field(default_factory=dict)
-    scales: int = 0  # calls of GradScaler.scale
     steps: int = 0  # of scalers
     skipped: int = 0  # of those, without a step of the optimizer
 
@@ -125,7 +125,6 @@ class ScalingWatch:
         scaler = called.args[0]
         if not getattr(scaler, "_enabled", False):
             return
-        self._part.scales += 1
         scale = getattr(scaler, "_scale", None)
         self._scale = float(scale) if isinstance(scale, Tensor) and scale.device.type == "cpu" else float("inf")
         self._was_scaled = True

@@ -93,7 +93,6 @@ class Updates:
 
     optimizers: dict[int, Movement] = field(default_factory=dict)  # by number
     trends: dict[str | None, Trend] = field(default_factory=dict)  # by line of the backward
-    unlearned_calls: int = 0  # root calls under no_grad in train mode, or between a backward and the next one
 
 
 class UpdateWatch:

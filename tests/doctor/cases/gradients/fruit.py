@@ -6,10 +6,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 X = torch.randn(240, 5)
-y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).long()
+y = (X[:, 0] * X[:, 1] * X[:, 2] > 0).long()
 loader = DataLoader(TensorDataset(X, y), batch_size=24, shuffle=True)
 model = nn.Sequential(nn.Linear(5, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 2))
-optimizer = torch.optim.Adam(model.parameters(), lr=0.7)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.7, weight_decay=1.0)
 criterion = nn.CrossEntropyLoss()
 
 for epoch in range(6):

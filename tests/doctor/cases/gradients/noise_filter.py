@@ -25,12 +25,13 @@ def signals(n, length):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--lr", type=float, default=60.0)
+    parser.add_argument("--lr", type=float, default=3.0)
+    parser.add_argument("--decay", type=float, default=0.5)
     parser.add_argument("--steps", type=int, default=60)
     args = parser.parse_args()
     torch.manual_seed(4)
     model = Autoencoder(32, 6)
-    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, weight_decay=args.decay)
     for step in range(args.steps):
         noisy, clean = signals(32, 32)
         loss = F.mse_loss(model(noisy), clean)

@@ -22,7 +22,7 @@ torch.manual_seed(0)
 x = torch.randn(240, 6)
 y = x[:, 0] * x[:, 1]
 model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
 for epoch in range(5):
     for part in torch.randperm(240).split(24):
         out = model(x[part])

@@ -33,8 +33,8 @@ if __name__ == "__main__":
     test_loader = DataLoader(TensorDataset(x[400:], y[400:]), batch_size=150)
     model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 6)).to(device)
     criterion = nn.CrossEntropyLoss()
-    optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.5)
-    scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    optimizer = optim.SGD(model.parameters(), lr=0.02, momentum=0.5)
+    scheduler = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=3)
     for epoch in range(14):
         loss = train(model, device, train_loader, optimizer, criterion)
         acc = test(model, device, test_loader)

@@ -1,18 +1,21 @@
 """One process with torch and the doctor imported, which forks a child for each script: importing costs more than most scripts.
 
-    python tests/doctor/zygote.py JOBS TIMEOUT_S < scripts, a JSON array a line ([script, argument…]) > a JSON object a line
+    python tests/doctor/forkserver.py JOBS THREADS TIMEOUT_S < scripts, a JSON array a line ([script, argument…])
 
-It has no thread when it forks. A child runs its script in an empty folder, under the watch, and answers with what was found.
+writes a JSON object a line as answers come, and ends when its input does. It has no thread when it forks. A child runs its
+script in an empty folder, under the watch, and answers with what was found.
 """
 
 import json
 import os
 import runpy
+import select
 import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,10 @@ from instep.doctor.journal import Journal
 from instep.doctor.launch import PID, Resident
 from instep.doctor.rules import all_rules
 from instep.doctor.settings import Settings
+from instep.doctor.sites import Locator
 from instep.doctor.watch import areas
+
+NOTHING: dict[str, Any] = {"findings": [], "error": "", "failures": [], "said": "", "margins": {"found": {}, "missed": {}}}
 
 
 def examined(script: str, arguments: list[str]) -> dict[str, Any]:
@@ -34,6 +40,7 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     resident = Resident(journal, Settings())
     os.environ[PID] = str(os.getpid())
     resident.settle_in()
+    margins = resident.collect_margins()
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
     try:
         runpy.run_path(script, run_name="__main__")
@@ -43,7 +50,8 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
         error = traceback.format_exc()
     resident.leave()
     findings = [finding.as_json() for finding in journal.findings()]
-    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps()}
+    clear = {"found": margins.found, "missed": margins.missed}
+    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps(), "margins": clear}
 
 
 def child(case: list[str], out: Path) -> None:
@@ -64,17 +72,30 @@ def child(case: list[str], out: Path) -> None:
     out.with_suffix(".part").rename(out)
 
 
-class Nursery:
-    """The children that are running, at most `jobs` at once."""
+class Children:
+    """The scripts that wait and those that run, at most `jobs` at once."""
 
     def __init__(self, jobs: int, timeout_s: float, folder: Path) -> None:
         self.jobs, self.timeout_s, self.folder = jobs, timeout_s, folder
+        self.waiting: deque[list[str]] = deque()
         self.running: dict[int, tuple[list[str], Path, float]] = {}
         self.count = 0
 
+    def poll(self) -> None:
+        """Answer for those that have ended, end those that took too long, start those that wait."""
+        for pid, (case, out, deadline) in list(self.running.items()):
+            done, _ = os.waitpid(pid, os.WNOHANG)
+            late = not done and time.monotonic() > deadline
+            if late:
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            if done or late:
+                del self.running[pid]
+                self.answer(case, out, f"took more than {self.timeout_s:g} s" if late else "ended without an answer")
+        while self.waiting and len(self.running) < self.jobs:
+            self.start(self.waiting.popleft())
+
     def start(self, case: list[str]) -> None:
-        while len(self.running) >= self.jobs:
-            self.wait()
         self.count += 1
         out = self.folder / f"{self.count}.json"
         pid = os.fork()
@@ -85,37 +106,37 @@ class Nursery:
                 os._exit(0)
         self.running[pid] = (case, out, time.monotonic() + self.timeout_s)
 
-    def wait(self) -> None:
-        """Until one has ended; those that took too long are ended."""
-        while True:
-            for pid, (case, out, deadline) in list(self.running.items()):
-                done, _ = os.waitpid(pid, os.WNOHANG)
-                late = not done and time.monotonic() > deadline
-                if late:
-                    os.killpg(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                if done or late:
-                    del self.running[pid]
-                    self.answer(case, out, f"took more than {self.timeout_s:g} s" if late else "ended without an answer")
-                    return
-            time.sleep(0.005)
-
     def answer(self, case: list[str], out: Path, otherwise: str) -> None:
-        answer = json.loads(out.read_text()) if out.exists() else {"findings": [], "error": otherwise, "failures": [], "said": ""}
+        answer = json.loads(out.read_text()) if out.exists() else NOTHING | {"error": otherwise}
         print(json.dumps({"case": case, **answer}), flush=True)
 
 
+def serve(children: Children) -> None:
+    """Take scripts from the input until it ends, and answer for each."""
+    unread, is_open = b"", True
+    while is_open or children.waiting or children.running:
+        wait_s = None if not children.running else 0.005
+        if not is_open:
+            time.sleep(0.005)
+        elif select.select([0], [], [], wait_s)[0]:
+            part = os.read(0, 1 << 16)
+            is_open = bool(part)
+            *lines, unread = (unread + part).split(b"\n")
+            children.waiting += [json.loads(line) for line in lines]
+        children.poll()
+
+
 def main() -> None:
-    torch.set_num_threads(1)
+    jobs, threads, timeout_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    torch.set_num_threads(threads)
     torch.optim.SGD([torch.zeros(1, requires_grad=True)]).step()  # imports what every script would import again
     areas()
     all_rules()
+    locator = Locator()
+    for module in list(sys.modules.values()):  # where they lie is remembered
+        locator.is_users(getattr(module, "__file__", None) or "")
     with tempfile.TemporaryDirectory() as folder:
-        nursery = Nursery(int(sys.argv[1]), float(sys.argv[2]), Path(folder))
-        for line in sys.stdin:
-            nursery.start(json.loads(line))
-        while nursery.running:
-            nursery.wait()
+        serve(Children(jobs, timeout_s, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+"""Clipping: which gradients each call of a clip function was given, and whether a backward added to them afterwards."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called, Patch
+from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.gradients import Gradients, Parameter
+
+MEASURING = 1e4  # a clip with a larger limit only measures
+LIMIT = 256
+
+
+@dataclass(slots=True)
+class Clip:
+    """One call of a clip function. Numbers of parameters, unless said."""
+
+    site: str | None
+    function: str
+    limit: float  # max_norm or clip_value
+    step: int
+    parameters: int
+    generator: bool  # whether they came from one
+    with_grad: int = 0  # whose gradient is not None
+    fresh: int = 0  # whose gradient holds something that no step has used
+    used: int = 0  # whose gradient holds only what a step has used already
+    arrived: int = 0  # that have ever had a gradient
+    norm: float | None = None  # what it returned, where reading it is free
+
+
+@dataclass(slots=True)
+class ClipPlace:
+    """All clips from one line."""
+
+    site: str | None
+    function: str
+    count: int = 0
+    measuring: int = 0  # with a limit that never bites
+    empty: int = 0  # without any parameter
+    generator: bool = False
+    nothing: int = 0  # of parameters that have had gradients before, and have none now
+    after_use: int = 0  # of gradients that a step had used
+    fresh: int = 0  # of gradients that no step had used
+    partial: int = 0  # followed by a backward of the same line that added to what had been clipped
+    limit: float = 0.0
+    first_step: int = 0
+
+
+@dataclass
+class Clipping:
+    """The part of the trace about clipping."""
+
+    places: dict[str | None, ClipPlace] = field(default_factory=dict)
+
+
+class ClipWatch:
+    """Fills `Clipping`. Tells `on_clip(clip, tensors)` before each call."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._backwards = trace.part(Clipping), trace.part(Backwards)
+        self._parameters = trace.part(Gradients).parameters
+        self._open: Clip | None = None  # that which is going on
+        self._clipped: tuple[ClipPlace, Parameter, int] | None = None  # a gradient, and how many backwards it held
+
+    def on_wake(self) -> None:
+        self._open = self._clipped = None
+
+    def before_clip(self, called: Called) -> None:
+        given = called.argument(0, "parameters")
+        tensors = [given] if isinstance(given, Tensor) else list(given)
+        generator = not isinstance(given, Tensor) and iter(given) is given
+        if generator:  # is read once: hand on one that has everything still
+            called.args = ((tensor for tensor in tensors), *called.args[1:])
+            called.kwargs = {name: value for name, value in called.kwargs.items() if name != "parameters"}
+        limit = called.argument(1, "max_norm", called.kwargs.get("clip_value", 0.0))
+        clip = Clip(called.site, called.function, float(limit), self._trace.steps, len(tensors), generator)
+        for tensor in tensors:
+            self._look(clip, tensor)
+        self._open = clip
+        self._count(clip, tensors)
+        self._hub.say("on_clip", clip, tensors)
+
+    def _look(self, clip: Clip, tensor: Tensor) -> None:
+        parameter = self._parameters.get(id(tensor))
+        clip.with_grad += tensor.grad is not None
+        if parameter is None:
+            return
+        clip.arrived += parameter.arrivals > 0
+        if parameter.held and tensor.grad is not None:
+            fresh = len(parameter.held) > parameter.used
+            clip.fresh += fresh
+            clip.used += not fresh
+
+    def _count(self, clip: Clip, tensors: list[Tensor]) -> None:
+        place = self._place(clip)
+        place.count += 1
+        place.limit = clip.limit
+        self._clipped = None
+        if clip.limit >= MEASURING:
+            place.measuring += 1
+        elif not clip.parameters:
+            place.empty += 1
+            place.generator = place.generator or clip.generator
+        elif not clip.with_grad:
+            place.nothing += clip.arrived > 0
+        elif clip.fresh:
+            place.fresh += 1
+            self._clipped = self._first_fresh(place, tensors)
+        elif clip.used:
+            place.after_use += 1
+
+    def _place(self, clip: Clip) -> ClipPlace:
+        places = self._part.places
+        place = places.get(clip.site)
+        if place is None:
+            place = ClipPlace(clip.site, clip.function, first_step=clip.step)
+            if len(places) < LIMIT:
+                places[clip.site] = place
+        return place
+
+    def _first_fresh(self, place: ClipPlace, tensors: list[Tensor]) -> tuple[ClipPlace, Parameter, int] | None:
+        for tensor in tensors:
+            parameter = self._parameters.get(id(tensor))
+            if parameter is not None and len(parameter.held) > parameter.used:
+                return place, parameter, len(parameter.held)
+        return None
+
+    def after_clip(self, called: Called) -> None:
+        clip, norm, place = self._open, called.result, self._part.places.get(called.site)
+        self._open = None
+        if not isinstance(norm, Tensor) or norm.device.type != "cpu":
+            return
+        if clip is not None:
+            clip.norm = float(norm)
+        if place is not None and place.after_use and not norm.any():  # gradients that were cleared by writing zeros
+            place.after_use -= 1
+            place.nothing += 1
+
+    def after_backward(self, _: Called) -> None:
+        """A backward may add to what was clipped and not cleared since."""
+        backward = self._backwards.current
+        if self._clipped is None or backward is None:
+            return
+        place, parameter, length = self._clipped
+        held = parameter.held
+        place.partial += len(held) > length and held[length - 1].site == backward.site
+        self._clipped = None
+
+    def before_step(self, _: Any) -> None:
+        self._clipped = None
+
+
+PATCHES = [
+    Patch(
+        "clip",
+        tuple(
+            f"{module}:{name}"
+            for module in ("torch.nn.utils.clip_grad", "torch.nn.utils")
+            for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
+        ),
+    ),
+]
+OBSERVERS = [ClipWatch]
