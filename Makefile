@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Processes that run tests: make test WORKERS=8
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=10
 
 .PHONY: setup demo test test-slow lint format bench clean
 
@@ -19,10 +22,10 @@ demo: $(READY)
 	@$(BIN)/instep train --fresh
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
