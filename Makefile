@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Processes that run tests: make test WORKERS=8
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=10
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
+# The long sweeps: make test-slow SEED=123 for an order that was, MINUTES=25 for an end
+SEED ?= any
+MINUTES ?=
 
 .PHONY: setup demo test test-slow lint format bench clean
 
@@ -25,7 +28,7 @@ test: $(READY)
 	$(PYTEST)
 
 test-slow: $(READY)
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --no-loadscope-reorder --shuffle $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: $(READY)
 	$(BIN)/ruff check .

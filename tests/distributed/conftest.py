@@ -16,7 +16,7 @@ import torch
 from distributed.runs import Build
 
 TESTS = Path(__file__).resolve().parent.parent
-LONGEST_S = 240  # of a world; it is killed then
+LONGEST_S = 400  # of a world; it is killed then
 
 
 @dataclass(frozen=True)
