@@ -3,6 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Processes that run tests: make test WORKERS=8
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
+# The long sweeps: make test-slow SEED=123 for an order that was, MINUTES=25 for an end
+SEED ?= any
+MINUTES ?=
 
 .PHONY: setup demo test test-slow lint format bench clean
 
@@ -19,10 +25,10 @@ demo: $(READY)
 	@$(BIN)/instep train --fresh
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow --no-loadscope-reorder --shuffle $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,8 +4,6 @@ import doctest
 import importlib
 import pkgutil
 
-import pytest
-
 import instep
 
 ALL = [module.name for module in pkgutil.walk_packages(instep.__path__, "instep.")]
@@ -13,7 +11,8 @@ ALL = [module.name for module in pkgutil.walk_packages(instep.__path__, "instep.
 MODULES = [name for name in ALL if not any(part in name for part in (".cli", ".__main__", ".doctor.child"))]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str) -> None:
-    failed, _ = doctest.testmod(importlib.import_module(name))
-    assert failed == 0
+def test_docstrings() -> None:
+    """What fails is printed by doctest."""
+    results = {name: doctest.testmod(importlib.import_module(name)) for name in MODULES}
+    assert sum(result.attempted for result in results.values()) > 50
+    assert not [name for name, result in results.items() if result.failed]

@@ -103,7 +103,7 @@ def test_a_worker_that_is_killed_while_it_is_waited_for() -> None:
     begun = time.monotonic()
     with pytest.raises(DataError, match=r"worker \d of train \(process \d+\) was killed \(Killed\) while it loaded sample 9\."):
         list(loading.batches(0))
-    assert time.monotonic() - begun < 4
+    assert time.monotonic() - begun < 60
     assert children() == []
     assert [batch.index for batch in loading.batches(0, 3)] == [3, 4, 5]  # new ones are begun
     loading.close()
@@ -116,7 +116,7 @@ def test_a_worker_that_is_killed_in_the_meantime() -> None:
     next(batches)
     for process in children():
         os.kill(process, signal.SIGKILL)
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 60
     while children() and time.monotonic() < deadline:
         time.sleep(0.01)  # an update, a checkpoint: nothing is raised here
     with pytest.raises(
@@ -196,7 +196,7 @@ def test_they_load_across_the_end_of_an_epoch() -> None:
         loaded.value = 0
         loading = made(Watching(16), epochs=epochs)
         list(loading.batches(0))
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 60
         while loaded.value < expected and time.monotonic() < deadline:
             time.sleep(0.01)
         assert loaded.value == expected
@@ -246,12 +246,12 @@ def test_no_orphan_is_left(tmp_path: Path, number: int) -> None:
         os.killpg(started.pid, number)
     else:
         os.kill(started.pid, number)
-    _, said = started.communicate(timeout=15)
+    _, said = started.communicate(timeout=120)
     assert started.returncode != 0
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in said
         assert "worker" not in said.splitlines()[-1]
-    deadline = time.monotonic() + 12
+    deadline = time.monotonic() + 60
     while any(is_alive(process) for process in group) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(is_alive(process) for process in group)
@@ -302,15 +302,15 @@ def test_beside_threads() -> None:
     def hold() -> None:
         with lock:
             holding.set()
-            done.wait(10)
+            done.wait(120)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    holding.wait(10)
+    holding.wait(60)
     got: list[Any] = []
     reader = threading.Thread(target=lambda: got.extend(read(made(Noisy(16)))))
     reader.start()
-    reader.join(20)
+    reader.join(60)
     done.set()
     holder.join()
     assert_same(got, expected)

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 from distributed.runs import Build
+from distributed.sizes import ON_THREE
 
 TESTS = Path(__file__).resolve().parent.parent
-LONGEST_S = 240  # of a world; it is killed then
+LONGEST_S = 400  # of a world; it is killed then
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,11 @@ def waited_for(processes: list["subprocess.Popen[str]"], seconds: float = LONGES
 
 
 @pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Made]:
-    """The world of so many processes."""
+def world(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Callable[[int], Made]:
+    """The world of so many processes; three make all runs only where slow tests want them."""
     made: dict[int, Made] = {}
+    slow = any(item.get_closest_marker("slow") for item in request.session.items if item.path.parent == TESTS / "distributed")
+    some = {3: [] if slow else sorted(ON_THREE)}
 
     def of_size(size: int) -> Made:
         if size not in made:
@@ -70,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Made]:
             begun_by_one(folder)
             if size > 2:
                 shutil.copytree(of_size(2).folder / "shards", folder / "shards of two")
-            codes = waited_for(start(size, folder, ["-m", "distributed.process", str(folder)]))
+            codes = waited_for(start(size, folder, ["-m", "distributed.process", str(folder), *some.get(size, [])]))
             said = "\n".join((folder / f"said-{rank}.txt").read_text() for rank in range(size))
             assert codes == [0] * size, said
             found = [torch.load(folder / f"rank-{rank}.pt", weights_only=False) for rank in range(size)]

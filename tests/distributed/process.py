@@ -1,6 +1,6 @@
-"""One process of several: makes every run of the list, and leaves what came of it.
+"""One process of several: makes every run of the list, or those that are named, and leaves what came of it.
 
-RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=… python process.py FOLDER
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=… MASTER_PORT=… python process.py FOLDER [RUN…]
 """
 
 import os
@@ -19,7 +19,7 @@ from distributed.recorded import recorded
 from distributed.runs import EXACT
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: list[str]) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=UserWarning)  # notices, which rank 0 gives as one process does
@@ -29,7 +29,7 @@ def main(folder: Path) -> None:
     found: dict[str, Any] = {}
     exact = EXACT | sharding.SHARDED
     cases = slips.LIST | sharding.CASES | {slips.LAST[size].__name__: slips.LAST[size]}
-    for name in [*exact, *cases]:
+    for name in [name for name in (*exact, *cases) if not names or name in names]:
         begun = time.perf_counter()
         try:
             found[name] = recorded(exact[name](2)) if name in exact else cases[name](rank, size, folder)
@@ -42,4 +42,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -188,7 +188,7 @@ def hung(rank: int, size: int, folder: Path) -> Seen:
     """The last process does not come to its second update."""
     made = trainer()
     begun = time.perf_counter()
-    _set_pg_timeout(timedelta(seconds=2), dist.group.WORLD)
+    _set_pg_timeout(timedelta(seconds=5), dist.group.WORLD)
 
     def go() -> None:
         for update in made.updates():

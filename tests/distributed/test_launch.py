@@ -53,7 +53,7 @@ def command(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
 

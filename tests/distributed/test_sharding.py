@@ -11,7 +11,8 @@ from torch import nn
 
 from distributed.recorded import recorded
 from distributed.sharding import SHARDED, Block, adamw, half_of, momentum, penalties, predicted, ragged, tower
-from distributed.test_worlds import Alone, Worlds, both, close
+from distributed.sizes import each_on_its_sizes, sizes
+from distributed.test_worlds import Alone, Worlds, close
 from instep import Trainer, load_model
 from instep.checkpoint import read
 from instep.checkpoint.manifest import Manifest
@@ -23,8 +24,7 @@ from instep.errors import CheckpointError, DescriptionError
 pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice")
 
 
-@both
-@pytest.mark.parametrize("name", SHARDED)
+@each_on_its_sizes(SHARDED)
 def test_a_sharded_model_trains_as_a_whole_one_does(name: str, size: int, world: Worlds, alone: Alone) -> None:
     expected, tolerance = alone(SHARDED[name], 2 * size), 2e-2 if name == "in_bfloat16" else 1e-11
     for found in world(size)[name]:
@@ -38,7 +38,7 @@ def test_a_sharded_model_trains_as_a_whole_one_does(name: str, size: int, world:
             close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])
 
 
-@both
+@sizes("shards_saved")
 def test_each_process_holds_and_writes_its_share(size: int, world: Worlds) -> None:
     seen = world(size)["shards_saved"]
     whole = sum(p.numel() for p in tower().parameters())
@@ -49,7 +49,7 @@ def test_each_process_holds_and_writes_its_share(size: int, world: Worlds) -> No
     assert f"sharded over {size} processes: blocks.0, blocks.1, and the rest" in seen[0]["notes"]
 
 
-@both
+@sizes("shards_saved")
 def test_one_process_goes_on_with_shards(size: int, world: Worlds, alone: Alone, tmp_path: Path) -> None:
     shutil.copytree(world(size).folder / "shards", tmp_path / "shards")
     made = penalties(2, shard=False)
@@ -62,7 +62,7 @@ def test_one_process_goes_on_with_shards(size: int, world: Worlds, alone: Alone,
         close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])
 
 
-@both
+@sizes("whole_gone_on_with")
 def test_shards_go_on_with_what_one_process_began(size: int, world: Worlds, alone: Alone) -> None:
     begun = read(world(size).folder / "whole" / "checkpoints" / "step-00000006").parts["model"]
     for found in world(size)["whole_gone_on_with"]:
@@ -71,19 +71,19 @@ def test_shards_go_on_with_what_one_process_began(size: int, world: Worlds, alon
         assert all(torch.equal(found["at 6"][name], begun[name]) for name in begun)  # trainer.load(6)
 
 
-@both
+@sizes("shards_gone_on_with")
 def test_two_and_three_processes_go_on_with_the_shards_of_two(size: int, world: Worlds, alone: Alone) -> None:
     for found in world(size)["shards_gone_on_with"]:
         assert found["from"] == 6
         close(found["weights"], alone(penalties, 2 * size)["weights"])
 
 
-@both
+@sizes("changed")
 def test_an_allowed_change_is_written_by_all(size: int, world: Worlds) -> None:
     assert world(size)["changed"] == [{"from": 6, "written": True}] * size
 
 
-@both
+@sizes("predicted")
 def test_numbers_and_predictions_of_shards(size: int, world: Worlds) -> None:
     first, *others = world(size)["predicted"]
     one = predicted(0, 1, world(size).folder)
@@ -94,7 +94,7 @@ def test_numbers_and_predictions_of_shards(size: int, world: Worlds) -> None:
     assert all(other["numbers"] == first["numbers"] for other in others)
 
 
-@both
+@sizes("not_sharded")
 def test_what_cannot_be_done_with_shards(size: int, world: Worlds) -> None:
     for seen in world(size)["not_sharded"]:
         assert "is sharded over processes" in seen["whole file"]
@@ -104,7 +104,7 @@ def test_what_cannot_be_done_with_shards(size: int, world: Worlds) -> None:
         assert "shard is ['blocks.0', 'blocks.1'], not ['head']" in seen["units"]
 
 
-@both
+@sizes("not_finite_shards")
 def test_a_loss_that_is_not_finite_stops_all_shards(size: int, world: Worlds) -> None:
     for seen in world(size)["not_finite_shards"]:
         assert "NonFiniteLoss: step 0" in seen["said"]
@@ -112,7 +112,7 @@ def test_a_loss_that_is_not_finite_stops_all_shards(size: int, world: Worlds) ->
         assert seen["again"] == 12
 
 
-@both
+@sizes("not_finite_gradients")
 def test_gradients_that_are_not_finite_are_named_on_all(size: int, world: Worlds) -> None:
     for seen in world(size)["not_finite_gradients"]:
         assert "NonFiniteGradient: step 0" in seen["said"]
@@ -120,7 +120,7 @@ def test_gradients_that_are_not_finite_are_named_on_all(size: int, world: Worlds
         assert seen["groups"] == 2
 
 
-@both
+@sizes("shards_unwritable")
 def test_a_folder_that_is_gone_is_heard_of_by_all(size: int, world: Worlds) -> None:
     for seen in world(size)["shards_unwritable"]:
         assert "CheckpointError: checkpoint step-00000002 could not be written" in seen["said"]
@@ -128,7 +128,7 @@ def test_a_folder_that_is_gone_is_heard_of_by_all(size: int, world: Worlds) -> N
         assert seen["again"] == 8
 
 
-@both
+@sizes("rehearsed")
 def test_a_dry_run_of_shards_leaves_no_trace(size: int, world: Worlds) -> None:
     for seen in world(size)["rehearsed"]:
         assert seen["same"]

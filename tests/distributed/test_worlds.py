@@ -10,13 +10,13 @@ import torch
 from distributed.conftest import Made
 from distributed.recorded import recorded
 from distributed.runs import EXACT, everything_on, trainer
+from distributed.sizes import each_on_its_sizes, sizes
 from instep import Trainer
 
 Worlds = Callable[[int], Made]
 Alone = Callable[[Any, int], dict[str, Any]]
 # What one process says about its data, as a warning, is no concern here.
 pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice", "ignore:.*compute.*before:UserWarning")
-both = pytest.mark.parametrize("size", [2, 3])
 COARSE = {"half_precision": 2e-2, "scaled": 2e-3, "lbfgs": 1e-9}  # a line search blows rounding up
 
 
@@ -24,8 +24,7 @@ def close(one: Any, other: Any, tolerance: float = 1e-11) -> None:
     torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True, check_dtype=False)
 
 
-@both
-@pytest.mark.parametrize("name", EXACT)
+@each_on_its_sizes(EXACT)
 def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, alone: Alone) -> None:
     """N processes with two micro-batches each are one with 2·N: same draws, same weights, same numbers."""
     tolerance = COARSE.get(name, 1e-11)
@@ -43,8 +42,7 @@ def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, a
             close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])
 
 
-@both
-@pytest.mark.parametrize("name", EXACT)
+@each_on_its_sizes(EXACT)
 def test_all_processes_have_the_same_bits(name: str, size: int, world: Worlds) -> None:
     first, *others = world(size)[name]
     for other in others:
@@ -57,7 +55,7 @@ def test_all_processes_have_the_same_bits(name: str, size: int, world: Worlds) -
         assert all(torch.equal(other["weights"][key], first["weights"][key]) for key in first["weights"])
 
 
-@both
+@sizes("other_data", "other_seed", "other_model")
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -72,7 +70,7 @@ def test_a_slip_is_named_on_all(name: str, words: list[str], size: int, world: W
         assert all(word in seen["said"] for word in words), seen["said"]
 
 
-@both
+@sizes("other_weights")
 def test_weights_are_rank_0s(size: int, world: Worlds) -> None:
     first, *others = world(size)["other_weights"]
     torch.manual_seed(0)
@@ -81,7 +79,7 @@ def test_weights_are_rank_0s(size: int, world: Worlds) -> None:
         assert torch.equal(other["weights"]["0.weight"], first["weights"]["0.weight"])
 
 
-@both
+@sizes("too_small", "wrong_number", "refused")
 def test_sizes_and_numbers_that_make_no_sense(size: int, world: Worlds) -> None:
     made = world(size)
     for small, number, refused in zip(made["too_small"], made["wrong_number"], made["refused"], strict=True):
@@ -100,7 +98,7 @@ def test_processes_without_a_launcher() -> None:
         Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=torch.optim.SGD(model.parameters()), train=1, processes=2)
 
 
-@both
+@sizes("not_finite")
 def test_a_loss_that_is_not_finite_stops_all(size: int, world: Worlds) -> None:
     seen = world(size)["not_finite"]
     assert {one["step"] for one in seen} == {0}
@@ -110,7 +108,7 @@ def test_a_loss_that_is_not_finite_stops_all(size: int, world: Worlds) -> None:
     assert all("NonFiniteLoss: step 0" in one["said"] and one["again"] == 8 for one in seen)
 
 
-@both
+@sizes("batch_norm")
 def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -> None:
     seen = world(size)["batch_norm"]
     assert any("sync_batchnorm=True" in note for note in seen[0]["notes"])
@@ -121,7 +119,7 @@ def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -
     assert not torch.equal(seen[0]["between"][0], seen[1]["between"][0])
 
 
-@both
+@sizes("looked_at")
 def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worlds) -> None:
     from distributed.slips import looked_at
 
@@ -136,7 +134,7 @@ def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worl
     assert all(other["numbers"] == first["numbers"] and other["few"] == first["few"] for other in others)
 
 
-@both
+@sizes("range_test")
 def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
     from distributed.slips import range_test
 
@@ -146,7 +144,7 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
     assert all(other["losses"] == first["losses"] and other["suggestion"] == first["suggestion"] for other in others)
 
 
-@both
+@sizes("saved")
 def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
     made = world(size)
     resumed = everything_on(2)
@@ -156,14 +154,14 @@ def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone:
     close(dict(resumed.model.state_dict()), alone(everything_on, 2 * size)["weights"])
 
 
-@both
+@sizes("gone_on_with")
 def test_many_go_on_with_a_run_of_one_process(size: int, world: Worlds, alone: Alone) -> None:
     for found in world(size)["gone_on_with"]:
         assert found["from"] == 3
         close(found["weights"], alone(everything_on, 2 * size)["weights"])
 
 
-@both
+@sizes("stopped")
 def test_a_signal_to_one_stops_all_after_the_same_update(size: int, world: Worlds) -> None:
     for seen in world(size)["stopped"]:
         assert seen["said"] == "Interrupted: stopped by signal 15 after 4 updates"
@@ -171,7 +169,7 @@ def test_a_signal_to_one_stops_all_after_the_same_update(size: int, world: World
         assert seen["signal"]
 
 
-@both
+@sizes("folder_in_use")
 def test_what_rank_0_cannot_do_is_raised_on_all(size: int, world: Worlds) -> None:
     for seen in world(size)["folder_in_use"]:
         assert seen["said"].startswith("FolderError:")

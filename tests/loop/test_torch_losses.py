@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.nn.modules import loss as torch_losses
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from complaints import complaints
 from instep.errors import DescriptionError, ObjectiveError
 from instep.loop import torch_losses as counts
 from instep.loop.torch_losses import Counted, known
@@ -218,30 +219,30 @@ LINEAR: tuple[tuple[str, Callable[[], Batch], dict[str, Any]], ...] = (
 )
 
 
-def linear_cases() -> Iterator[Any]:
+def linear_cases() -> Iterator[tuple[str, Case]]:
     """Linear cross-entropy has a layer of its own: the module holds it, for the function it is part of the output."""
     for note, data, options in LINEAR:
         _, target = data()
         module = functools.partial(nn.LinearCrossEntropyLoss, 6, 5, dtype=torch.float64, **options)
         function = functools.partial(functools.partial, F.linear_cross_entropy, **options)
-        yield pytest.param(Case(module, constant(normal(N, 6), target)), id=f"LinearCrossEntropyLoss-{note}")
-        yield pytest.param(Case(function, constant((normal(N, 6), normal(5, 6)), target)), id=f"linear_cross_entropy-{note}")
+        yield f"LinearCrossEntropyLoss-{note}", Case(module, constant(normal(N, 6), target))
+        yield f"linear_cross_entropy-{note}", Case(function, constant((normal(N, 6), normal(5, 6)), target))
 
 
 def constant(output: Any, target: Tensor) -> Callable[[], Batch]:
     return lambda: (output, target)
 
 
-def twin_cases() -> Iterator[Any]:
+def twin_cases() -> Iterator[tuple[str, Case]]:
     for row in TABLE:
         for form, name in (("module", row.module), ("function", row.function)):
             for reduction in row.reductions:
                 case = Case(functools.partial(row.build, form, reduction), row.data, row.alone)
-                yield pytest.param(case, id="-".join(filter(None, (name, row.note, reduction))))
+                yield "-".join(filter(None, (name, row.note, reduction))), case
 
 
 CASES = [*twin_cases(), *linear_cases()]
-MEANS = [case for case in CASES if not case.id.endswith("-sum")]
+MEANS = [(name, case) for name, case in CASES if not name.endswith("-sum")]
 
 
 # --- The law
@@ -312,14 +313,13 @@ def assert_same(loss: Loss, batch: Batch, divide: Callable[[Batch], list[Batch]]
     assert_same_gradient(joined(loss, divide(batch)), loss(*knowledge(loss).arguments(*batch)), leaves)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_ragged_pieces_equal_the_whole(case: Case) -> None:
-    assert_same(case.build(), case.data(), lambda batch: cut(batch, RAGGED))
+def test_ragged_pieces_equal_the_whole() -> None:
+    assert not complaints(lambda case: assert_same(case.build(), case.data(), lambda batch: cut(batch, RAGGED)), CASES)
 
 
-@pytest.mark.parametrize("case", [case for case in MEANS if case.values[0].alone])
-def test_unbatched_samples_equal_the_whole(case: Case) -> None:
-    assert_same(case.build(), case.data(), taken_apart)
+def test_unbatched_samples_equal_the_whole() -> None:
+    alone = [(name, case) for name, case in MEANS if case.alone]
+    assert not complaints(lambda case: assert_same(case.build(), case.data(), taken_apart), alone)
 
 
 def test_a_piece_of_ignored_targets_is_nan_and_counts_nothing() -> None:
@@ -343,19 +343,18 @@ def test_elementwise_weight(function: Loss) -> None:
 # --- Every loss of torch is in the table
 
 
-@pytest.mark.parametrize("name", torch_losses.__all__)
-def test_every_loss_module_is_classified(name: str) -> None:
-    assert name in {row.module for row in TABLE} | {"LinearCrossEntropyLoss"}
-    assert name in {name for rule in counts.TABLE for name in rule.names}
+def test_every_loss_module_is_classified() -> None:
+    modules = set(torch_losses.__all__)
+    assert not modules - {row.module for row in TABLE} - {"LinearCrossEntropyLoss"}
+    assert not modules - {name for rule in counts.TABLE for name in rule.names}
 
 
 REDUCING = [n for n, f in vars(F).items() if inspect.isfunction(f) and "reduction" in inspect.signature(f).parameters]
 
 
-@pytest.mark.parametrize("name", REDUCING)
-def test_every_loss_function_is_classified(name: str) -> None:
-    assert name in {row.function for row in TABLE} | {"linear_cross_entropy"}
-    assert known(vars(F)[name]) is not None
+def test_every_loss_function_is_classified() -> None:
+    assert not set(REDUCING) - {row.function for row in TABLE} - {"linear_cross_entropy"}
+    assert not [name for name in REDUCING if known(vars(F)[name]) is None]
 
 
 def test_no_name_in_the_table_is_unknown_to_torch() -> None:
@@ -370,8 +369,12 @@ def test_no_name_in_the_table_is_unknown_to_torch() -> None:
 CANCELS = ("CTCLoss", "TripletMarginWithDistanceLoss")  # lengths are in the mean only; a distance may give many numbers
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.module not in CANCELS], ids=lambda row: row.module + row.note)
-def test_the_mean_times_its_count_is_the_sum(row: Twins) -> None:
+def test_the_mean_times_its_count_is_the_sum() -> None:
+    rows = [(f"{row.module}-{row.note}", row) for row in TABLE if row.module not in CANCELS]
+    assert not complaints(assert_mean_times_count, rows)
+
+
+def assert_mean_times_count(row: Twins) -> None:
     mean, summed = row.build("function", row.reductions[0]), row.build("function", "sum")
     counted = knowledge(mean)
     arguments = counted.arguments(*row.data())
@@ -454,9 +457,12 @@ class NoWaiting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("case", MEANS)
-def test_counting_never_waits_for_the_device(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_never_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "readable", lambda tensor: False)
+    assert not complaints(assert_counts_without_waiting, MEANS)
+
+
+def assert_counts_without_waiting(case: Case) -> None:
     counted = knowledge(case.build())
     arguments = counted.arguments(*case.data())
     with NoWaiting():  # type: ignore[no-untyped-call]

@@ -1,11 +1,10 @@
 """Promise 7, overflow: a micro-batch that does not fit in memory is split finer, and the update done again from its start."""
 
-import gc
 import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,15 +22,6 @@ from instep.errors import DescriptionError, OutOfMemory
 from tiny import CLASSES, FEATURES, TASKS, Task
 
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB."
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick_collection() -> Iterator[None]:
-    """Every overflow collects garbage; what torch and the tests hold already need not be looked through each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class Bursting(torch.autograd.Function):

@@ -29,7 +29,7 @@ from instep.run.description import fingerprint, told
         ({"a": 1}, {"a": 2}),
         (math.inf, 1.0),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_settings_are_told_apart(one: Any, other: Any) -> None:
     assert told(one) != told(other)

@@ -17,6 +17,8 @@ from torch.optim.lr_scheduler import (
     StepLR,
 )
 
+from instep.checkpoint import jsontext
+from instep.checkpoint.tagged import Decoder, Encoder
 from instep.errors import DescriptionError
 from instep.schedules import OneCycle, drive, per_epoch
 from instep.schedules.scheduler import required_parameters
@@ -45,13 +47,20 @@ def plain_trace(build: Callable[[Optimizer, int], LRScheduler], steps: int = TOT
     return trace
 
 
+def read_back(state: Any) -> Any:
+    """As it comes from a checkpoint."""
+    encoder = Encoder("state")
+    text = jsontext.render(encoder.encode(state), "state")
+    return Decoder(encoder.tensors).decode(jsontext.parse(text, "state"))
+
+
 def test_every_scheduler_of_torch_is_tried() -> None:
     assert {*BUILD, "ReduceLROnPlateau", "LRScheduler"} == set(lr_scheduler.__all__)
 
 
 @pytest.mark.parametrize("name", BUILD)
 def test_the_trace_is_torchs_and_goes_on_where_it_was(name: str) -> None:
-    """Stopped after each update and put back into a new scheduler on a new optimizer, the trace is the same."""
+    """Stopped after each update, through the text of a checkpoint into a new scheduler on a new optimizer: the same trace."""
     schedule = BUILD[name]
     optimizer = sgd()
     driver = drive(schedule, optimizer, total_steps=TOTAL)
@@ -70,7 +79,7 @@ def test_the_trace_is_torchs_and_goes_on_where_it_was(name: str) -> None:
         optimizer = sgd()
         driver = drive(schedule, optimizer, total_steps=TOTAL)
         optimizer.load_state_dict(options)
-        driver.load_state_dict(state)
+        driver.load_state_dict(read_back(state))
         assert repr(state) == frozen  # some of torch's take things out of it
     assert trace == plain_trace(BUILD[name])
 
