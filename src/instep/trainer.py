@@ -21,10 +21,9 @@ from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.shelf import path_of
 from instep.data.device import choose
-from instep.data.feed import Feed, Loading
+from instep.data.feed import Feed
 from instep.data.loading.loader import Batch, WorkerCount, sent_batch
 from instep.data.pieces import piece
-from instep.data.position import Collate, Transform
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
 from instep.distributed.interrupt import Interrupt
@@ -73,7 +72,7 @@ from instep.tuning.sweep import Mode, peak_momentum
 # Arguments that are described elsewhere in the description, or that do not decide the result.
 _NO_SETTINGS = {
     "self", "model", "optimizer", "train", "valid", "folder", "progress", "doctor", "processes", "shard", "timeout_s",
-    "log_every", "workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
+    "log_every", "num_workers", "checkpoint_every", "keep", "on_checkpoint_error", "allow_changes", "on_overflow",
 }  # fmt: skip
 
 
@@ -110,16 +109,7 @@ class Trainer:
         update_cycle: int = 1,
         micro_batch_size: int | None = None,
         drop_last: bool = False,
-        workers: WorkerCount | None = None,
-        sampler: Any = None,
-        transform: Transform | None = None,
-        valid_transform: Transform | None = None,
-        batch_transform: Transform | None = None,
-        valid_batch_transform: Transform | None = None,
-        collate: Collate | None = None,
-        batched_fetch: bool | None = None,
-        target: str | Sequence[str] | None = None,
-        steps_per_epoch: int | None = None,
+        num_workers: WorkerCount | None = None,
         schedule: Any = None,
         every: Mapping[str, int] | None = None,
         clip_norm: Limit | Mapping[str, Limit] = None,
@@ -166,24 +156,12 @@ class Trainer:
         self.rank, self.processes = (0, 1) if world is None else (world.rank, world.size)
         placed = choose(device) if world is None or device != "auto" else placed_in(world)
         self.device = placed.device
-        loading = Loading(
-            transform=transform,
-            valid_transform=valid_transform,
-            batch_transform=batch_transform,
-            valid_batch_transform=valid_batch_transform,
-            collate=collate,
-            batched_fetch=batched_fetch,
-            sampler=sampler,
-            workers=workers,
-            target=target,
-            steps_per_epoch=steps_per_epoch,
-        )
-        feed = self._feed = Feed(train, valid, seed=seed, loading=loading)
+        feed = self._feed = Feed(train, valid, seed=seed, num_workers=num_workers)
         batch_size = feed.batch_size(
             batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size, processes=self.processes
         )
         drop_last = feed.drop_last(drop_last)
-        settings |= {"batch_size": batch_size, "drop_last": drop_last}
+        settings |= {"batch_size": batch_size, "drop_last": drop_last, **feed.settings}
         samples = feed.samples(batch_size)
         self._sizes = Sizes(
             samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps, self.rank, self.processes
@@ -269,7 +247,7 @@ class Trainer:
             share=None if self._spread is None else self._sizes.part,
             say=lambda text: self._logbook.note(text),  # noqa: PLW0108
         )
-        self._loader.may_stay_on_host = self._overflow.splits and batch_transform is None  # which takes a batch as a whole
+        self._loader.may_stay_on_host = self._overflow.splits and feed.transforms[1] is None  # which takes a batch as a whole
         self._examiner = Examiner(
             model,
             self._computing,

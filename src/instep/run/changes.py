@@ -13,6 +13,16 @@ COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
 NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
+# Settings that an earlier version kept one by one, and those of a data source that hold them now.
+MOVED_TO_TRAIN = {
+    "transform": "transform",
+    "batch_transform": "batch_transform",
+    "collate": "collate_fn",
+    "sampler": "sampler",
+    "target": "target",
+    "steps_per_epoch": "steps_per_epoch",
+}
+MOVED_TO_VALID = {"valid_transform": "transform", "valid_batch_transform": "batch_transform"}
 
 Change = tuple[str, Any, Any]  # where, before, now
 
@@ -21,6 +31,7 @@ def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
 ) -> list[str]:
     """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
+    before = upgraded(before)
     found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
     lengths = [change for change in found if _short(change[0]) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -41,8 +52,21 @@ def require_same(
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
 
 
+def upgraded(description: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A description as this version would keep it: what an earlier one said of the data in other places is moved."""
+    settings = dict(description.get("settings") or {})
+    sets = [name for name in description.get("data") or {} if name != "train"]
+    for moved, owners in ((MOVED_TO_TRAIN, ["train"]), (MOVED_TO_VALID, sets)):
+        for old, new in moved.items():
+            value = settings.pop(old, None)
+            for owner in owners if value is not None else ():
+                settings[owner] = {**(settings.get(owner) or {}), new: value}
+    return {**description, "settings": settings}
+
+
 def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
     """Every leaf that differs; lists of different lengths as a whole."""
+    before, now = _filled(before, now), _filled(now, before)
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):
             yield from differences(before.get(name), now.get(name), f"{where}.{name}")
@@ -51,6 +75,11 @@ def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
             yield from differences(old, new, f"{where}.{i}")
     elif before != now:
         yield where, before, now
+
+
+def _filled(one: Any, other: Any) -> Any:
+    """A part that is not there, compared with one that has entries, has none of them."""
+    return {} if one is None and isinstance(other, Mapping) else one
 
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:

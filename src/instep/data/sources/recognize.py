@@ -38,7 +38,6 @@ class Reading:
 
     target: str | Sequence[str] | None = None
     collate: Collate | None = None
-    batched_fetch: bool | None = None
 
 
 def as_source(data: Any, name: str, reading: Reading = Reading()) -> Source:  # noqa: B008  # it is frozen
@@ -69,7 +68,7 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         return Samples(Rows(in_columns), name, collate=reading.collate, batched_fetch=True)
     if isinstance(data, DataLoader):
         parts = taken(data, name)
-        return _recognised(parts.dataset, name, Reading(reading.target, reading.collate or parts.collate, reading.batched_fetch))
+        return _recognised(parts.dataset, name, Reading(reading.target, reading.collate or parts.collate))
     if _is(data, Subset):
         return _subset(data, name, reading)
     if _is(data, ConcatDataset) and (whole := _concatenated(data, name)) is not None:
@@ -93,7 +92,7 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
             "__getitem__ and __len__, a DataLoader, an IterableDataset, a function that returns an iterator, or a .npy or "
             ".safetensors file."
         )
-    batched_fetch = False if reading.batched_fetch is None and _has_own_transform(data) else reading.batched_fetch
+    batched_fetch = False if _has_own_transform(data) else None
     return Samples(_with_tensors(data), name, collate=reading.collate, batched_fetch=batched_fetch)
 
 
@@ -154,8 +153,6 @@ def _concatenated(data: ConcatDataset[Any], name: str) -> Source | None:
 
 
 def _stream(data: Any, name: str, reading: Reading) -> Stream:
-    if reading.batched_fetch:
-        raise DescriptionError(f"batched_fetch=True needs indices, and {name} is an iterable.")
     if reading.target is not None:
         raise DescriptionError(f"target= is for data with named columns, and {name} is an iterable; let it give (x, y).")
     if _is_function(data):
