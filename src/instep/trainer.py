@@ -21,7 +21,7 @@ from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.shelf import path_of
 from instep.data.device import choose
-from instep.data.feed import Feed
+from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Batch, WorkerCount, sent_batch
 from instep.data.pieces import piece
 from instep.data.preview.preview import look
@@ -156,7 +156,13 @@ class Trainer:
         self.rank, self.processes = (0, 1) if world is None else (world.rank, world.size)
         placed = choose(device) if world is None or device != "auto" else placed_in(world)
         self.device = placed.device
-        feed = self._feed = Feed(train, valid, seed=seed, num_workers=num_workers)
+        feed = self._feed = Feed(
+            train,
+            valid,
+            seed=seed,
+            num_workers=num_workers,
+            dtype=float_type(model) if objective is None else None,  # an objective gets the batches as they are
+        )
         batch_size = feed.batch_size(
             batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size, processes=self.processes
         )
@@ -307,6 +313,7 @@ class Trainer:
                 *self._unfreezing.notes(self._sizes.epochs_begun),
                 *description_notes(model, optimizers.values(), was_in_eval=was_in_eval),
                 *spread_notes,
+                *feed.notes,
             ),
             processes=self.processes,
         )
@@ -694,7 +701,7 @@ class Trainer:
 
         Of several processes rank 0 gets them, the others None.
         """
-        loader = self._examiner.loader(data)
+        loader = self._examiner.loader(data, target_needed=False)
         try:
             return self._examiner.predict(loader)
         finally:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
@@ -22,6 +23,7 @@ from instep.data.share import Dealt, Share
 from instep.data.sources.dataloader import Taken, WorkerSettings, taken
 from instep.data.sources.recognize import Reading, as_data
 from instep.data.sources.stream import Stream
+from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
 from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, Notice
 
@@ -37,12 +39,27 @@ class Opened(NamedTuple):
 
 
 class Feed:
-    """The data of a run. `num_workers=None` is what a DataLoader says, else 0."""
+    """The data of a run. `num_workers=None` is what a DataLoader says, else 0; `dtype` is that of the model's parameters."""
 
-    def __init__(self, train: Any, valid: Any = None, *, seed: int, num_workers: WorkerCount | None = None) -> None:
+    def __init__(
+        self,
+        train: Any,
+        valid: Any = None,
+        *,
+        seed: int,
+        num_workers: WorkerCount | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self._seed = seed
         self._num_workers = num_workers
-        whole = self._train = self._opened(as_data_source(train), "train")
+        said = as_data_source(train)
+        whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
+        self._reading = Reading(  # of data that goes with the training data
+            dtype=dtype,
+            layout=frame_layout(whole.data),
+            names=None if said.transform or said.collate_fn else input_names(whole.data),
+            target_is_inherited=True,
+        )
         sets = validation_sources(valid, whole.said)
         self._valid: dict[str, Opened] = {}
         for name, said in sets.items():
@@ -56,6 +73,8 @@ class Feed:
         self.transforms = (whole.said.transform, whole.said.batch_transform)
         self.untransformed_train = self._train.data
         self.untransformed_valid = {name: part.data for name, part in self._valid.items()}
+        narrowed = [name for name, part in {"train": self._train, **self._valid}.items() if is_narrowed(part.data)]
+        self.notes = [f"float64 columns of {', '.join(narrowed)} are read as float32, the type of the model"] if narrowed else []
         self.train = _transformed(self._train)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
 
@@ -137,12 +156,20 @@ class Feed:
             for name, source in self.valid.items()
         }
 
-    def loader_for(self, data: Any, *, batch_size: int, device: torch.device, share: Dealt | None = None) -> Loader:
-        """A loader for other data, treated like validation data."""
+    def loader_for(
+        self,
+        data: Any,
+        *,
+        batch_size: int,
+        device: torch.device,
+        share: Dealt | None = None,
+        target_needed: bool = True,
+    ) -> Loader:
+        """A loader for other data, treated like validation data; predictions need no target."""
         said = as_data_source(data).inherit(
             self._said_of_validation(data), "transform", "batch_transform", "collate_fn", "target"
         )
-        part = self._opened_for_evaluation(said, "data")
+        part = self._opened_for_evaluation(said, "data", target_needed=target_needed)
         return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device, None, share)
 
     def _evaluation_loader(
@@ -175,17 +202,25 @@ class Feed:
 
     # --- What goes with what
 
-    def _opened(self, said: DataSource, name: str) -> Opened:
+    def _opened(self, said: DataSource, name: str, reading: Reading) -> Opened:
         given = taken(said.data, name) if isinstance(said.data, DataLoader) else None
         collate = said.collate_fn or (given.collate if given else None)
-        data = as_data(given.dataset if given else said.data, name, Reading(said.target, collate))
+        data = as_data(given.dataset if given else said.data, name, replace(reading, collate=collate))
         _check_steps(said, data)
         return Opened(data, said, given)
 
-    def _opened_for_evaluation(self, said: DataSource, name: str) -> Opened:
+    def _opened_for_evaluation(self, said: DataSource, name: str, *, target_needed: bool = True) -> Opened:
         if said.sampler is not None:
             raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
-        return self._opened(said.inherit(self._train.said, "target", "collate_fn"), name)
+        train, reading = self._train.said, self._reading
+        own_target = said.target is not None and said.target != train.target
+        said = said.inherit(train, "target", "collate_fn")
+        reading = replace(reading, target=said.target, target_needed=target_needed)
+        if own_target:
+            reading = replace(reading, layout=None, names=None, target_is_inherited=False)
+        elif said.collate_fn is not None:
+            reading = replace(reading, names=None)
+        return self._opened(said, name, reading)
 
     def _held_out(self, whole: Opened, said: DataSource) -> tuple[Opened, Opened]:
         share = said.data
@@ -252,6 +287,12 @@ class Feed:
         if self._num_workers is not None:
             return self._num_workers
         return 0 if part.given is None else part.given.workers
+
+
+def float_type(model: nn.Module) -> torch.dtype | None:
+    """The type of a model's numbers; None where it has none, or several."""
+    found = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return found.pop() if len(found) == 1 else None
 
 
 def _argument(name: str) -> str:

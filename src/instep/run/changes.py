@@ -31,7 +31,7 @@ def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
 ) -> list[str]:
     """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
-    before = upgraded(before)
+    before = upgraded(before, now)
     found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
     lengths = [change for change in found if _short(change[0]) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -52,8 +52,11 @@ def require_same(
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
 
 
-def upgraded(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A description as this version would keep it: what an earlier one said of the data in other places is moved."""
+def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A description as this version would keep it: what an earlier one said of the data in other places is moved.
+
+    The names of a frame's columns were not kept; the hash of its numbers was, so these are as they are now.
+    """
     settings = dict(description.get("settings") or {})
     sets = [name for name in description.get("data") or {} if name != "train"]
     for moved, owners in ((MOVED_TO_TRAIN, ["train"]), (MOVED_TO_VALID, sets)):
@@ -61,7 +64,11 @@ def upgraded(description: Mapping[str, Any]) -> Mapping[str, Any]:
             value = settings.pop(old, None)
             for owner in owners if value is not None else ():
                 settings[owner] = {**(settings.get(owner) or {}), new: value}
-    return {**description, "settings": settings}
+    data = {
+        name: {key: value for key, value in (now.get("data") or {}).get(name, {}).items() if key in ("names", "classes")} | kept
+        for name, kept in (description.get("data") or {}).items()
+    }
+    return {**description, "settings": settings, "data": data}
 
 
 def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
