@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
 
 from instep import Trainer
-from instep.data import class_balanced, weighted
+from instep.data import class_balanced, source, weighted
 from instep.errors import DescriptionError, Notice
 from tiny import FEATURES, TASKS
 
@@ -108,19 +108,19 @@ def test_transforms_are_for_training_or_for_validation() -> None:
     def doubled(sample: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         return sample[0] * 2, sample[1]
 
-    assert torch.equal(trained(make((X, Y), transform=doubled)), trained(make((X * 2, Y))))
-    assert torch.equal(trained(make((X, Y), batch_transform=doubled)), trained(make((X * 2, Y))))
-    plain, seen = make((X, Y), valid=(X * 2, Y)), make((X, Y), valid=(X, Y), valid_transform=doubled)
+    assert torch.equal(trained(make(source((X, Y), transform=doubled))), trained(make((X * 2, Y))))
+    assert torch.equal(trained(make(source((X, Y), batch_transform=doubled))), trained(make((X * 2, Y))))
+    plain, seen = make((X, Y), valid=(X * 2, Y)), make((X, Y), valid=source((X, Y), transform=doubled))
     assert plain.evaluate()["valid/loss"] == pytest.approx(seen.evaluate()["valid/loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize("sampler", [weighted(torch.arange(1.0, 41.0)), class_balanced(Y), lambda epoch, seed: list(range(20))])
 def test_a_sampler_is_a_function_of_position(sampler: Any, tmp_path: Path) -> None:
-    whole = trained(make(Augmented(), sampler=sampler, folder=tmp_path / "whole"))
-    for update in make(Augmented(), sampler=sampler, folder=tmp_path / "run").updates():
+    whole = trained(make(source(Augmented(), sampler=sampler), folder=tmp_path / "whole"))
+    for update in make(source(Augmented(), sampler=sampler), folder=tmp_path / "run").updates():
         if update.step == 2:
             break
-    assert torch.equal(trained(make(Augmented(), sampler=sampler, folder=tmp_path / "run")), whole)
+    assert torch.equal(trained(make(source(Augmented(), sampler=sampler), folder=tmp_path / "run")), whole)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -139,7 +139,7 @@ def test_a_generator_function_goes_on_by_skipping(tmp_path: Path) -> None:
             yield from zip(X, Y, strict=True)
 
     def trainer(folder: str) -> Trainer:
-        return make(endless, steps_per_epoch=4, folder=tmp_path / folder)
+        return make(source(endless, steps_per_epoch=4), folder=tmp_path / folder)
 
     whole = trained(trainer("whole"))
     for update in trainer("run").updates():
@@ -154,11 +154,11 @@ def test_data_that_does_not_fit() -> None:
         DescriptionError, match="batch_size=12 is given, and train is a DataLoader with batch_size=4; leave one out"
     ):
         make(DataLoader(TensorDataset(X, Y), batch_size=4))
-    with pytest.raises(DescriptionError, match="an iterable of unknown length; say with steps_per_epoch="):
+    with pytest.raises(DescriptionError, match=r"an iterable of unknown length; say with data\.source\(…, steps_per_epoch="):
         make(lambda: iter([(X[0], Y[0])]))
     with pytest.raises(DescriptionError, match=r"valid=0\.1 takes a share of the training data, and train is an iterable"):
         make(Numbers(), valid=0.1)
-    with pytest.raises(DescriptionError, match="workers=-1 must be a whole number"):
+    with pytest.raises(DescriptionError, match="num_workers=-1 must be a whole number"):
         make((X, Y), num_workers=-1)
 
 

@@ -5,7 +5,7 @@ files. `run.assemble` puts the run together, `run.session` resumes, counts, eval
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from instep.data.loading.loader import WorkerCount
-from instep.data.position import Collate, Transform
 from instep.distributed.shard import Shard
 from instep.doctor.house_call import watching
 from instep.errors import DescriptionError, Interrupted
@@ -75,15 +74,6 @@ class Trainer:
         micro_batch_size: int | None = None,
         drop_last: bool = False,
         num_workers: WorkerCount | None = None,
-        sampler: Any = None,
-        transform: Transform | None = None,
-        valid_transform: Transform | None = None,
-        batch_transform: Transform | None = None,
-        valid_batch_transform: Transform | None = None,
-        collate: Collate | None = None,
-        batched_fetch: bool | None = None,
-        target: str | Sequence[str] | None = None,
-        steps_per_epoch: int | None = None,
         schedule: Any = None,
         update_every: Mapping[str, int] | None = None,
         clip_norm: Limit | Mapping[str, Limit] = None,
@@ -122,16 +112,14 @@ class Trainer:
         self.run = assemble(Options(
             model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, epochs=epochs,
             max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size,
-            drop_last=drop_last, num_workers=num_workers, sampler=sampler, transform=transform,
-            valid_transform=valid_transform, batch_transform=batch_transform, valid_batch_transform=valid_batch_transform,
-            collate=collate, batched_fetch=batched_fetch, target=target, steps_per_epoch=steps_per_epoch, schedule=schedule,
-            update_every=update_every, clip_norm=clip_norm, clip_value=clip_value, l1=l1, l2=l2, ema=ema,
-            unfreeze_at=unfreeze_at, metrics=metrics, evaluate_every=evaluate_every, monitor=monitor,
-            monitor_mode=monitor_mode, patience=patience, restore_best=restore_best, seed=seed, folder=folder,
-            checkpoint_every=checkpoint_every, keep=keep, allow_changes=allow_changes, init=init, device=device,
-            precision=precision, compile=compile, deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm,
-            timeout_s=timeout_s, on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every,
-            progress=progress, doctor=doctor,
+            drop_last=drop_last, num_workers=num_workers, schedule=schedule, update_every=update_every, clip_norm=clip_norm,
+            clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
+            evaluate_every=evaluate_every, monitor=monitor, monitor_mode=monitor_mode, patience=patience,
+            restore_best=restore_best, seed=seed, folder=folder, checkpoint_every=checkpoint_every, keep=keep,
+            allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
+            deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s,
+            on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress,
+            doctor=doctor,
         ), show_progress)  # fmt: skip
 
     # --- The loop

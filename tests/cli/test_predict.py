@@ -69,7 +69,8 @@ def test_what_does_not_work_is_one_line(instep: Instep) -> None:
     for arguments, code, words in [
         (["none.npy"], 2, "none.npy does not exist; name a file of inputs: .npy, .npz, .safetensors or .pt."),
         (["folder.npy"], 2, "folder.npy is a folder; name a file of inputs: .npy, .npz, .safetensors or .pt."),
-        (["x.csv"], 2, "x.csv is no file of arrays by its name; use .npy, .npz, .safetensors or .pt."),
+        (["x.txt"], 2, "x.txt is no file of arrays by its name; use .npy, .npz, .safetensors or .pt."),
+        (["x.csv"], 2, "x.csv does not exist; name a file of rows."),
         (["junk.npy"], 2, "junk.npy cannot be read: "),
         (["words.npy"], 2, "words.npy holds an array of <U1; a model takes numbers."),
         (["objects.npy"], 2, "objects.npy cannot be read: Object arrays cannot be loaded when allow_pickle=False"),
@@ -120,3 +121,58 @@ def objective(model, batch):
     said = instep("predict", str(run), "x.safetensors", "-o", "p.npy")
     assert said.err == "instep: the model has 2 outputs, out, top, and p.npy has room for one; use .npz.\n"
     assert "\ntop: 7 × int64, from 1.000 to" in instep("predict", str(run), "x.safetensors").out
+
+
+TABLE = """
+import numpy as np
+import pandas
+import torch
+from torch import nn
+
+from instep import Trainer, data
+
+
+def build() -> Trainer:
+    a, b = np.random.default_rng(0).normal(size=(2, 20))
+    frame = pandas.DataFrame({"a": a, "b": b, "y": (a > b).astype(int)})
+    model = nn.Linear(2, 2)
+    return Trainer(
+        model,
+        loss=nn.functional.cross_entropy,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        train=data.source(frame, target="y"),
+        valid=0.2,
+        epochs=1,
+        batch_size=8,
+    )
+"""
+
+
+def test_rows_of_a_table_go_by_the_names_that_the_run_kept(instep: Instep) -> None:
+    pandas = pytest.importorskip("pandas")
+    Path("table.py").write_text(TABLE)
+    run = trained(instep, file="table.py", folder="runs/table")
+    rows = pandas.DataFrame({"y": ["?", "?", ""], "b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0]})
+    rows.to_csv("rows.csv", index=False)
+    rows[["a", "y"]].to_csv("few.csv", index=False)
+    model = nn.Linear(2, 2)
+    load_model(model, run)
+    with torch.no_grad():
+        expected = model(torch.tensor([[4.0, 1.0], [5.0, 2.0], [6.0, 3.0]]))
+    said = instep("predict", str(run), "rows.csv", "-o", "p.npy")
+    assert (said.code, said.err) == (0, "")
+    torch.testing.assert_close(torch.from_numpy(np.load("p.npy")), expected)
+    said = instep("predict", str(run), "few.csv")
+    assert (said.code, said.err) == (2, "instep: few.csv lacks the column b of the training data; it has a, y.\n")
+    Path("none.csv").write_text("")
+    said = instep("predict", str(run), "none.csv")
+    assert (said.code, said.err) == (2, "instep: none.csv cannot be read: No columns to parse from file\n")
+
+
+def test_a_table_for_a_run_without_names(instep: Instep) -> None:
+    pytest.importorskip("pandas")
+    run = trained(instep)
+    Path("rows.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    said = instep("predict", str(run), "rows.csv")
+    assert said.code == 2
+    assert said.err.startswith("instep: rows.csv has columns by name, and the run was trained on data without such names; use")

@@ -98,7 +98,7 @@ def test_samples_that_do_not_fit_together(usual: Any, odd: Any, words: str) -> N
     source = as_source(Shaped(usual, odd), "train")
     with pytest.raises(DataError, match=f"the samples of a batch do not fit together: {words}") as caught:
         source.fetch(torch.tensor([2, 4, 6]), Position(0, 0, 0))
-    assert "collate=, like instep.data.pad() for sequences" in str(caught.value)
+    assert "collate_fn=, like instep.data.pad() for sequences" in str(caught.value)
 
 
 def test_a_collate_of_ones_own_that_fails() -> None:

@@ -20,8 +20,8 @@ from torch.utils.data import (
 )
 
 from feeds import CPU, Counting, Squares, assert_equal, read
-from instep.data import Order, class_balanced, pad, weighted
-from instep.data.feed import Feed, Loading
+from instep.data import Order, class_balanced, pad, source, weighted
+from instep.data.feed import Feed
 from instep.data.loading.loader import Loader
 from instep.data.sources.dataloader import taken
 from instep.errors import DescriptionError, Notice
@@ -29,8 +29,9 @@ from instep.errors import DescriptionError, Notice
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10)
 
 
-def feed(train: Any, valid: Any = None, **loading: Any) -> Feed:
-    return Feed(train, valid, seed=0, loading=Loading(**loading))
+def feed(train: Any, valid: Any = None, *, num_workers: Any = None, **said: Any) -> Feed:
+    """The data of a run; what is said beyond `num_workers` is said of the training data."""
+    return Feed(source(train, **said) if said else train, valid, seed=0, num_workers=num_workers)
 
 
 def samples(loader: Loader, column: int = 0) -> list[list[int]]:
@@ -85,7 +86,7 @@ def test_how_its_workers_run_is_kept() -> None:
     settings = taken(given, "train").settings
     assert (settings.prefetch, settings.timeout_s, settings.context.get_start_method()) == (5, 60, "fork")
     assert settings.init is not None
-    assert train_loader(feed(given, workers=0)).choice.workers == 0  # type: ignore[union-attr]  # what is said here counts
+    assert train_loader(feed(given, num_workers=0)).choice.workers == 0  # type: ignore[union-attr]  # what is said here counts
 
 
 def test_a_generator_of_its_own_is_not_used() -> None:
@@ -179,29 +180,27 @@ def test_transforms_belong_to_one_or_the_other() -> None:
         return -batch[0], batch[1]
 
     for valid in (0.5, (X, Y)):
-        made = feed((X, Y), valid, transform=double, valid_batch_transform=negate)
+        made = feed((X, Y), source(valid, batch_transform=negate), transform=double)
         for batch in train_loader(made).batches(0):
             assert torch.equal(batch.data[0], 2 * X[batch.data[1]])
         for batch in made.valid_loaders(batch_size=2, device=CPU)["valid"].batches(0):
             assert torch.equal(batch.data[0], -X[batch.data[1]])
-    made = feed((X, Y), (X, Y), valid_transform=double, batch_transform=negate)
-    for batch in train_loader(made).batches(0):
-        assert torch.equal(batch.data[0], -X[batch.data[1]])
-    with pytest.raises(DescriptionError, match="transform=3 cannot be called; pass a function of a sample"):
-        feed((X, Y), transform=3)
+        made = feed((X, Y), source(valid, transform=double), batch_transform=negate)
+        for batch in train_loader(made).batches(0):
+            assert torch.equal(batch.data[0], -X[batch.data[1]])
+        for batch in made.valid_loaders(batch_size=2, device=CPU)["valid"].batches(0):
+            assert torch.equal(batch.data[0], 2 * X[batch.data[1]])
 
 
-def test_collate_target_and_batched_fetch_go_to_both() -> None:
+def test_collate_fn_and_target_go_to_both() -> None:
     lists = [[1, 2, 3], [4], [5, 6]]
-    made = feed(lists, lists, collate=pad(give="lengths"))
+    made = feed(lists, lists, collate_fn=pad(give="lengths"))
     (batch,) = made.valid_loaders(batch_size=3, device=CPU)["valid"].batches(0)
     assert batch.data[1].tolist() == [3, 1, 2]
     named = feed({"x": X, "y": Y}, {"x": X, "y": Y}, target="y")
     (batch,) = named.valid_loaders(batch_size=10, device=CPU)["valid"].batches(0)
     assert_equal(batch.data, (X, Y))
-    with pytest.raises(DescriptionError, match="batched_fetch=True needs a method __getitems__"):
-        feed(Squares(), batched_fetch=True)
-    ragged = feed((X, Y), transform=lambda sample: [0] * (int(sample[1]) + 1), collate=pad(give=None))
+    ragged = feed((X, Y), transform=lambda sample: [0] * (int(sample[1]) + 1), collate_fn=pad(give=None))
     assert next(train_loader(ragged).batches(0)).data.shape == (10, 10)
 
 
@@ -247,7 +246,7 @@ def test_iterables_need_a_length_of_an_epoch() -> None:
     assert made.samples(8) == 40
     assert train_loader(made).batches_per_epoch == 5
     assert feed(Counting(10, 10)).samples(4) == 10
-    with pytest.raises(DescriptionError, match="train is an iterable of unknown length; say with steps_per_epoch= how many"):
+    with pytest.raises(DescriptionError, match=r"train is an iterable of unknown length; say with data\.source"):
         feed(numbers).samples(4)
     with pytest.raises(DescriptionError, match="steps_per_epoch=0 must be a whole number, 1 or more"):
         feed(numbers, steps_per_epoch=0)
@@ -255,12 +254,12 @@ def test_iterables_need_a_length_of_an_epoch() -> None:
         feed((X, Y), steps_per_epoch=5)
     with pytest.raises(DescriptionError, match="sampler= chooses samples by index, and train is an iterable"):
         feed(numbers, steps_per_epoch=5, sampler=weighted([1.0]))
-    with pytest.raises(DescriptionError, match="workers=2 cannot read train"):
+    with pytest.raises(DescriptionError, match="num_workers=2 cannot read train"):
         train_loader(feed(DataLoader(Counting(10, 10), num_workers=2)))
 
 
 def test_the_workers_of_training_do_not_forbid_an_iterable_for_validation() -> None:
-    made = feed(Squares(), Counting(5), workers=3)
+    made = feed(Squares(), Counting(5), num_workers=3)
     loader = made.valid_loaders(batch_size=3, device=CPU)["valid"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

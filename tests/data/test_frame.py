@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from instep.data.sources.frame import columns_of
+from instep.data.sources.frame import columns_of, layout_of
 from instep.data.sources.recognize import Reading, as_source
 from instep.errors import DescriptionError
 
@@ -34,21 +34,29 @@ class Frame:
         return self._columns[name]
 
 
+def pair(frame: Any, target: Any) -> Any:
+    return columns_of(frame, layout_of(frame, target, "train"), "train")
+
+
 def test_features_in_one_matrix_and_the_target_beside_it() -> None:
     frame = Frame(age=[1, 2, 3], label=[0, 1, 0], size=[0.5, 1.5, 2.5], good=[True, False, True])
-    x, y = columns_of(frame, "label", "train")
+    x, y = pair(frame, "label")
     assert (x.dtype, x.tolist()) == (torch.float32, [[1, 0.5, 1], [2, 1.5, 0], [3, 2.5, 1]])
     assert (y.dtype, y.tolist()) == (torch.int64, [0, 1, 0])
-    x, y = columns_of(frame, "size", "train")
+    x, y = pair(frame, "size")
     assert (x.shape, y.dtype) == ((3, 3), torch.float32)
-    x, y = columns_of(frame, ["size", "age"], "train")
-    assert y.tolist() == [[1, 0.5], [2, 1.5], [3, 2.5]]
+    x, y = pair(frame, ["size", "age"])
+    assert y.tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]  # in the order in which they are named
 
 
 @pytest.mark.parametrize(
     ("frame", "target", "words"),
     [
-        (Frame(a=[1], b=[2]), None, "train is a frame; say with target= which column is to be predicted: a, b"),
+        (
+            Frame(a=[1], b=[2]),
+            None,
+            r"train is a frame; say with data\.source\(frame, target=…\) which column is to be predicted: a, b",
+        ),
         (Frame(a=[1], b=[2]), "c", "target='c' is no column of train; it has a, b"),
         (Frame(a=[1]), "a", "train has no column besides the target"),
         (Frame(a=["x"], b=[1]), "b", r"column 'a' of train holds <U1, no numbers; encode it \(pandas\.get_dummies\) or drop it"),
@@ -59,7 +67,7 @@ def test_features_in_one_matrix_and_the_target_beside_it() -> None:
 )
 def test_frames_that_cannot_be_used(frame: Any, target: Any, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
-        columns_of(frame, target, "train")
+        pair(frame, target)
 
 
 def test_pandas_itself() -> None:
@@ -83,5 +91,5 @@ def test_pandas_itself() -> None:
             as_source(frame, "train", Reading(target=target))
     with pytest.raises(DescriptionError, match="target 'kind' of train has no value in row 1; fill or drop it"):
         as_source(pandas.DataFrame({"x": [1, 2], "kind": pandas.Categorical(["a", None])}), "train", Reading(target="kind"))
-    with pytest.raises(DescriptionError, match="train is a frame; say with target="):
+    with pytest.raises(DescriptionError, match=r"train is a frame; say with data\.source\(frame, target="):
         as_source(frame, "train")

@@ -112,7 +112,7 @@ def test_on_keeps_records_and_named_tuples() -> None:
 
 def test_a_choice_carries_its_reason() -> None:
     assert str(choose(1e-3, 0.1, cores=8)) == (
-        "workers=0: a batch takes 1 ms to load and 100 ms to compute with, so loading costs next to nothing"
+        "num_workers=0: a batch takes 1 ms to load and 100 ms to compute with, so loading costs next to nothing"
     )
     assert choose(0.01, 0.01, cores=1).workers == 0
     assert choose(0.01, 0.02, cores=8) == (
@@ -141,7 +141,7 @@ def test_measured_over_the_first_batches_and_the_same_ever_after(monkeypatch: py
     batches = read(made)
     assert made.choice is not None
     assert made.choice.workers == 2
-    assert [text.split(":")[0] for text in said] == ["workers=2"]
+    assert [text.split(":")[0] for text in said] == ["num_workers=2"]
     assert_same(batches, read(loader(as_source(Noisy(48), "train"))))
 
 
@@ -158,13 +158,13 @@ def test_what_needs_no_measuring() -> None:
 
 
 def test_a_choice_is_said_as_a_notice_where_nobody_listens() -> None:
-    with pytest.warns(Notice, match=r"workers=\d: a batch takes .* to load and .* to compute with"):
+    with pytest.warns(Notice, match=r"num_workers=\d: a batch takes .* to load and .* to compute with"):
         read(loader(as_source(Squares(64), "train"), workers="auto"), range(1))
 
 
 @pytest.mark.parametrize("workers", [-1, 1.5, True, "many"])
 def test_numbers_of_workers_that_are_none(workers: Any) -> None:
-    with pytest.raises(DescriptionError, match=r"workers=.* must be a whole number, 0 or more, or \"auto\""):
+    with pytest.raises(DescriptionError, match=r"num_workers=.* must be a whole number, 0 or more, or \"auto\""):
         loader(as_source(Y, "train"), workers=workers)
 
 
@@ -180,12 +180,12 @@ class Billion(Squares):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_billion_samples_begin_at_once_in_constant_memory(workers: int) -> None:
-    from instep.data.feed import Feed, Loading
+    from instep.data.feed import Feed
 
     read(loader(as_source(Squares(64), "train"), workers=workers))  # what is loaded once is loaded now
     before = resident_bytes()
     begun = time.process_time()
-    feed = Feed(Billion(), 0.1, seed=0, loading=Loading(workers=workers))
+    feed = Feed(Billion(), 0.1, seed=0, num_workers=workers)
     made = feed.train_loader(batch_size=64, device=CPU, epochs=3)
     first = next(made.batches(0))
     assert time.process_time() - begun < 1

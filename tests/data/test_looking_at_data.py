@@ -12,21 +12,23 @@ from torch import Tensor
 from torch.utils.data import Subset
 
 from feeds import CPU, Counting, Noisy, Squares, assert_same
-from instep.data import pad, weighted
-from instep.data.feed import Feed, Loading
+from instep.data import pad, source, weighted
+from instep.data.feed import Feed
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
 
 X, Y = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 
 
-def preview(train: Any, valid: Any = None, *, batch_size: int = 8, looked: Any = None, **loading: Any) -> Preview:
-    return look(Feed(train, valid, seed=0, loading=Loading(**loading)), batch_size=batch_size, device=CPU, **(looked or {}))
+def preview(train: Any, valid: Any = None, *, batch_size: int = 8, looked: Any = None, **said: Any) -> Preview:
+    return look(Feed(source(train, **said), valid, seed=0), batch_size=batch_size, device=CPU, **(looked or {}))
 
 
 def test_every_column_after_its_transforms() -> None:
     shown = preview(
-        (X, Y), 0.25, transform=lambda sample: (sample[0] * 0 + 7, sample[1]), valid_batch_transform=lambda b: (-b[0], b[1])
+        (X, Y),
+        source(0.25, batch_transform=lambda batch: (-batch[0], batch[1])),
+        transform=lambda sample: (sample[0] * 0 + 7, sample[1]),
     )
     train, valid = shown.sets
     assert (train.name, train.total, train.seen) == ("train", 45, 32)
@@ -74,16 +76,16 @@ def test_every_structure() -> None:
 def test_padding_and_tokens() -> None:
     samples = [([1] * (1 + index % 4), index % 2) for index in range(8)]
     for give in ("mask", "lengths"):
-        shown = preview(samples, collate=pad(give=give), looked={"decode": lambda ids: f"{len(ids)} tokens"})
+        shown = preview(samples, collate_fn=pad(give=give), looked={"decode": lambda ids: f"{len(ids)} tokens"})
         assert shown.sets[0].padding == pytest.approx(1 - 20 / 32)
         assert shown.sets[0].columns[0].shape == (4,)
         assert shown.sets[0].classes == {0: 4, 1: 4}
-    shown = preview(samples, collate=pad(), looked={"decode": lambda ids: f"{len(ids)} tokens"})
+    shown = preview(samples, collate_fn=pad(), looked={"decode": lambda ids: f"{len(ids)} tokens"})
     assert set(shown.texts) <= {"1 tokens", "2 tokens", "3 tokens", "4 tokens"}
     assert len(set(shown.texts)) > 1
-    shown = preview(samples, collate=pad(), batch_size=2)
+    shown = preview(samples, collate_fn=pad(), batch_size=2)
     assert shown.sets[0].columns[0].shape == (None,)
-    named = preview([{"ids": [1] * n, "label": 0} for n in (1, 3)], collate=pad())
+    named = preview([{"ids": [1] * n, "label": 0} for n in (1, 3)], collate_fn=pad())
     assert named.sets[0].padding == pytest.approx(2 / 6)
     assert preview((X, Y), looked={"decode": str}).texts == ()
 
@@ -206,10 +208,8 @@ class Stepping(Counting):
 
 def test_nothing_is_left_behind() -> None:
     data = Noisy(24)
-    feed = Feed(
-        data, 0.25, seed=0, loading=Loading(workers=2, batch_transform=lambda batch: (batch[0] + torch.rand(1), *batch[1:]))
-    )
-    plain = Feed(data, 0.25, seed=0, loading=Loading(batch_transform=feed.transforms[1]))
+    said = source(data, batch_transform=lambda batch: (batch[0] + torch.rand(1), *batch[1:]))
+    feed, plain = Feed(said, 0.25, seed=0, num_workers=2), Feed(said, 0.25, seed=0)
     expected = list(plain.train_loader(batch_size=4, device=CPU).batches(0))
     loader = feed.train_loader(batch_size=4, device=CPU)
     states = torch.random.get_rng_state(), random.getstate()
@@ -223,5 +223,5 @@ def test_nothing_is_left_behind() -> None:
     assert random.getstate() == states[1]
     stream = Stepping(10, 10)
     stream.at = 3
-    look(Feed(stream, seed=0, loading=Loading(steps_per_epoch=3)), batch_size=2, device=CPU)
+    look(Feed(source(stream, steps_per_epoch=3), seed=0), batch_size=2, device=CPU)
     assert stream.at == 3

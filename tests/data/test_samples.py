@@ -15,7 +15,7 @@ from instep import keys
 from instep.data.position import Position
 from instep.data.sources.recognize import Reading, as_source
 from instep.data.sources.samples import Samples, has_own_batched_fetch
-from instep.errors import DataError, DescriptionError
+from instep.errors import DataError
 
 AT = Position(seed=0, epoch=0, place=0)
 
@@ -168,22 +168,19 @@ class Delegating:
 
 def test_all_at_once_only_where_that_is_the_data_sets_own() -> None:
     assert fetch(AtOnce(), 3, 4)[1].tolist() == [-1, -1]
-    assert fetch(AtOnce(), 3, 4, batched_fetch=False)[1].tolist() == [9, 16]
     assert fetch(Inherited(), 3, 4)[1].tolist() == [100, 100]
     assert fetch(Delegating(AtOnce()), 3, 4)[1].tolist() == [200, 200]
     assert [has_own_batched_fetch(data) for data in (AtOnce(), Inherited(), Squares(), [1])] == [True, False, False, False]
 
 
-def test_all_at_once_with_a_transform_only_where_it_is_asked_for() -> None:
+def test_all_at_once_with_a_transform_only_for_rows_of_columns() -> None:
     def double(sample: Any) -> Any:
         return sample[0], 2 * sample[1], random.random()
 
     alone = as_source(AtOnce(), "train").transformed(double).fetch(torch.tensor([3, 4]), AT)
-    at_once = as_source(AtOnce(), "train", Reading(batched_fetch=True)).transformed(double).fetch(torch.tensor([3, 4]), AT)
+    at_once = Samples(AtOnce(), "train", batched_fetch=True).transformed(double).fetch(torch.tensor([3, 4]), AT)
     assert (alone[1].tolist(), at_once[1].tolist()) == ([18, 32], [-2, -2])
     assert torch.equal(alone[2], at_once[2])
-    with pytest.raises(DescriptionError, match=r"batched_fetch=True needs a method __getitems__\(indices\) of Squares's own"):
-        as_source(Squares(), "train", Reading(batched_fetch=True))
 
 
 def test_too_few_at_once() -> None:

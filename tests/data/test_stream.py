@@ -237,12 +237,10 @@ def test_an_iterable_that_does_not_begin_again() -> None:
 
 def test_descriptions_that_make_no_sense() -> None:
     with pytest.raises(
-        DescriptionError, match=r"workers=2 cannot read train: an iterable is read from its beginning, and 2 proc"
+        DescriptionError, match=r"num_workers=2 cannot read train: an iterable is read from its beginning, and 2 proc"
     ):
         made(Counting(3, 3), workers=2)
     with pytest.raises(DescriptionError, match="drop_last=True leaves nothing of 3 samples of train in batches of 4"):
         made(Counting(3, 3), drop_last=True)
-    with pytest.raises(DescriptionError, match="batched_fetch=True needs indices, and train is an iterable"):
-        as_data(Counting(3), "train", Reading(batched_fetch=True))
     with pytest.raises(DescriptionError, match="target= is for data with named columns, and train is an iterable"):
         as_data(Counting(3), "train", Reading(target="y"))

@@ -90,7 +90,7 @@ def test_what_cannot_be_sent_is_said() -> None:
     source: Any = loader(as_source(Strange(), "train"), workers=1)
     source._source.collate = lambda samples: samples[0]
     with pytest.raises(
-        DataError, match=r"a batch of train holds a function, which cannot be sent from a worker \(.*use workers=0"
+        DataError, match=r"a batch of train holds a function, which cannot be sent from a worker \(.*use num_workers=0"
     ):
         read(source)
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from feeds import Squares
 from instep import Loss, OneCycle, Trainer, freeze
-from instep.data import weighted
+from instep.data import source, weighted
 from tiny import CLASSES, FEATURES, IGNORED, TASKS, Task
 
 Build = Callable[[int], Trainer]
@@ -184,7 +184,7 @@ def augmented(sample: Any) -> Any:
 def samples_drawn(cycle: int) -> Trainer:
     """Weighted draws and a random transform, keyed by place."""
     weights = torch.arange(1, 46, dtype=torch.float64)
-    return trainer(sampler=weighted(weights), transform=augmented, update_cycle=cycle)
+    return trainer(data=source(VECTORS.draw(45, seed=2), sampler=weighted(weights), transform=augmented), update_cycle=cycle)
 
 
 def workers(cycle: int) -> Trainer:
@@ -214,11 +214,11 @@ class Counting(IterableDataset[Any]):
 
 
 def stream(cycle: int) -> Trainer:
-    return trainer(data=Counting(37), update_cycle=cycle, transform=augmented)
+    return trainer(data=source(Counting(37), transform=augmented), update_cycle=cycle)
 
 
 def endless_stream(cycle: int) -> Trainer:
-    return trainer(data=Counting(17), update_cycle=cycle, steps_per_epoch=4, num_workers=1)
+    return trainer(data=source(Counting(17), steps_per_epoch=4), update_cycle=cycle, num_workers=1)
 
 
 def micro_batches(cycle: int) -> Trainer:

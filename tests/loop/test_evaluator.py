@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import Trainer
+from instep.data import source
 from instep.errors import DescriptionError
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -106,7 +107,8 @@ def test_statistics_are_of_what_training_gets() -> None:
     def shifted(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         return batch[0] + 5, batch[1]
 
-    by_transform = make(net(norm=True), ema=0.99, batch_transform=shifted, valid_batch_transform=shifted)
+    shifted_data = {"train": source((X, Y), batch_transform=shifted), "valid": source((X[:9], Y[:9]), batch_transform=shifted)}
+    by_transform = make(net(norm=True), ema=0.99, **shifted_data)
     before = make(net(norm=True), ema=0.99, train=(X + 5, Y), valid=(X[:9] + 5, Y[:9]))
     by_transform.fit()
     before.fit()

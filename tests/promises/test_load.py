@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset
 
 from feeds import Noisy, NoisyStream, assert_equal, assert_same, loader, read
 from instep import Trainer, keys
-from instep.data import class_balanced, pad, weighted
+from instep.data import class_balanced, pad, source, weighted
 from instep.data.loading.loader import Batch, Loader
 from instep.data.sources.recognize import Reading, as_data
 from tiny import CLASSES, FEATURES, TASKS
@@ -234,7 +234,9 @@ class Stepping(IterableDataset[Any]):
         self.at = state["at"]
 
 
-def trained(data: Any, *legs: tuple[int, int], folder: Path | None = None, **options: Any) -> dict[str, Tensor]:
+def trained(
+    data: Any, *legs: tuple[int, int], folder: Path | None = None, steps_per_epoch: int | None = None
+) -> dict[str, Tensor]:
     """The weights after 3 epochs, in legs of (workers, last step): each leg is a new Trainer that goes on with the run."""
     model = nn.Module()
     for workers, last in legs:
@@ -244,7 +246,7 @@ def trained(data: Any, *legs: tuple[int, int], folder: Path | None = None, **opt
             model,
             loss=nn.functional.cross_entropy,
             optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2),
-            train=data(),
+            train=source(data(), steps_per_epoch=steps_per_epoch),
             valid=Pairs(),
             metrics="accuracy",
             epochs=3,
@@ -253,7 +255,6 @@ def trained(data: Any, *legs: tuple[int, int], folder: Path | None = None, **opt
             folder=folder,
             checkpoint_every=1 if folder else None,
             progress=False,
-            **options,
         )
         for update in trainer.updates():
             if update.step == last:

@@ -9,6 +9,7 @@ from torch import nn
 
 from instep import Trainer, preview
 from instep.cli.recipes.digits import digits
+from instep.data import source
 from instep.errors import DescriptionError
 
 
@@ -20,10 +21,9 @@ def make(x: torch.Tensor, y: torch.Tensor) -> Trainer:
         model,
         loss=F.cross_entropy,
         optimizer=optimizer,
-        train=(x, y),
+        train=source((x, y), transform=lambda sample: (sample[0] + 0.1 * torch.rand_like(sample[0]), sample[1])),
         valid=0.1,
         epochs=1,
-        transform=lambda sample: (sample[0] + 0.1 * torch.rand_like(sample[0]), sample[1]),
         progress=False,
     )
 

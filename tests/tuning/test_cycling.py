@@ -13,6 +13,7 @@ from torch.utils.data import IterableDataset
 from cycled import LENGTH, fitted, last, rows, trainer
 from instep import Loss, OneCycle, Trainer
 from instep.cli import main
+from instep.data import source
 from instep.errors import DescriptionError, InstepError, Notice, UpdateError
 from instep.run.history import HistoryFile
 from instep.schedules import Constant, Linear
@@ -95,7 +96,7 @@ class Rows(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
 def test_an_iterable_is_read_on_through_the_cycles() -> None:
     """Only the second range test has to read again: it begins behind the first 10 batches."""
     with pytest.warns(Notice) as said:
-        assert len(fitted(trainer(train=Rows(), steps_per_epoch=5), max_cycles=2).cycles) == 2
+        assert len(fitted(trainer(train=source(Rows(), steps_per_epoch=5)), max_cycles=2).cycles) == 2
     assert [str(notice.message).rpartition(": ")[2] for notice in said] == [
         "160 samples are read again to get to batch 0 of epoch 2."
     ]

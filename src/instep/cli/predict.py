@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 from torch import Tensor
 
-from instep.cli import arrays, rebuilt
+from instep.cli import arrays, rebuilt, tables
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.data.structure import columns, map_columns, size
@@ -24,7 +24,7 @@ class Own:
     run: rebuilt.Run
     """The folder of the run, like runs/digits."""
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
-    """A file of inputs, one entry a sample: .npy, .npz, .safetensors or .pt."""
+    """A file of inputs, one entry a sample: .npy, .npz, .safetensors or .pt; .csv or .parquet after training on a frame."""
     output: Annotated[
         Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: a summary is printed)")
     ] = None
@@ -40,10 +40,12 @@ def run(arguments: Sequence[str]) -> int:
     own = parse(Own, arguments, prog="instep predict")
     if own.output is not None:
         arrays.require_writable(own.output)
-    data = arrays.read(own.data)
+    data = tables.read(own.data) if tables.is_table(own.data) else arrays.read(own.data)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuilt.rebuild(own.run, own.which, own.file)
         example = rebuilt.example_batch(found.trainer, 1)
+        if tables.is_table(own.data):
+            data = tables.inputs_of(data, found.run.description, own.data)
         inputs = _inputs(data, example, own.data)
         try:
             predictions = found.trainer.predict(inputs)

@@ -5,77 +5,77 @@ that was passed has to say about them. All of it is checked here, before anythin
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
+from instep.data.data_source import DataSource, as_data_source, validation_sources
 from instep.data.loading.loader import Loader, WorkerCount
-from instep.data.position import Collate, Source, Transform
+from instep.data.position import Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
 from instep.data.sources.dataloader import Taken, WorkerSettings, taken
 from instep.data.sources.recognize import Reading, as_data
 from instep.data.sources.stream import Stream
+from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
 from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, Notice
 
 BATCH_SIZE = 64
 
 
-@dataclass(frozen=True)
-class Loading:
-    """How data is loaded, as asked for: arguments of the Trainer, by the same names."""
-
-    transform: Transform | None = None
-    valid_transform: Transform | None = None
-    batch_transform: Transform | None = None
-    valid_batch_transform: Transform | None = None
-    collate: Collate | None = None
-    batched_fetch: bool | None = None
-    sampler: Any = None
-    workers: WorkerCount | None = None  # None: what a DataLoader says, else 0
-    target: str | Sequence[str] | None = None
-    steps_per_epoch: int | None = None
-
-
-class Part(NamedTuple):
-    """One set of data, and the DataLoader that it came in."""
+class Opened(NamedTuple):
+    """One data set as it is read, what is said about it, and the DataLoader that it came in."""
 
     data: Source | Stream
+    said: DataSource
     given: Taken | None
 
 
 class Feed:
-    """The data of a run."""
+    """The data of a run. `num_workers=None` is what a DataLoader says, else 0; `dtype` is that of the model's parameters."""
 
-    def __init__(self, train: Any, valid: Any = None, *, seed: int, loading: Loading = Loading()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        train: Any,
+        valid: Any = None,
+        *,
+        seed: int,
+        num_workers: WorkerCount | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         self._seed = seed
-        self._loading = loading
-        whole = self._part(train, "train")
-        self._valid: dict[str, Part] = {}
-        self._train = whole
-        if isinstance(valid, float):
-            self._train, self._valid["valid"] = self._held_out(whole, valid)
-        elif isinstance(valid, Mapping) and not _is_one_set(valid, train):
-            if not valid:
-                raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
-            self._valid = {f"valid/{name}": self._part(data, f"valid[{name!r}]") for name, data in valid.items()}
-        elif valid is not None:
-            self._valid["valid"] = self._part(valid, "valid")
-        self._check_steps()
+        self._num_workers = num_workers
+        said = as_data_source(train)
+        whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
+        self._reading = Reading(  # of data that goes with the training data
+            dtype=dtype,
+            layout=frame_layout(whole.data),
+            names=None if said.transform or said.collate_fn else input_names(whole.data),
+            target_is_inherited=True,
+        )
+        sets = validation_sources(valid, whole.said)
+        self._valid: dict[str, Opened] = {}
+        for name, said in sets.items():
+            if name == "valid" and isinstance(said.data, float):
+                self._train, self._valid[name] = self._held_out(whole, said)
+            else:
+                self._valid[name] = self._opened_for_evaluation(said, _argument(name))
         self._sampler = self._train_sampler(whole)
-        self.collate = loading.collate or (whole.given.collate if whole.given else None)
-        self.transforms = (loading.transform, loading.batch_transform)
+        self.settings = {name: said.settings() for name, said in {"train": whole.said, **sets}.items() if said.settings()}
+        self.collate = whole.said.collate_fn or (whole.given.collate if whole.given else None)
+        self.transforms = (whole.said.transform, whole.said.batch_transform)
         self.untransformed_train = self._train.data
         self.untransformed_valid = {name: part.data for name, part in self._valid.items()}
-        self.train = _transformed(self._train.data, loading.transform)
+        narrowed = [name for name, part in {"train": self._train, **self._valid}.items() if is_narrowed(part.data)]
+        self.notes = [f"float64 columns of {', '.join(narrowed)} are read as float32, the type of the model"] if narrowed else []
+        self.train = _transformed(self._train)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
 
     # --- Sizes
@@ -104,12 +104,12 @@ class Feed:
         if self._sampler is not None:
             return self._sampler.samples
         assert isinstance(self.train, Stream)
-        if self._loading.steps_per_epoch is not None:
-            return self._loading.steps_per_epoch * batch_size
+        if self._train.said.steps_per_epoch is not None:
+            return self._train.said.steps_per_epoch * batch_size
         if self.train.length is None:
             raise DescriptionError(
-                "train is an iterable of unknown length; say with steps_per_epoch= how many batches make an epoch, or give it "
-                "a __len__."
+                "train is an iterable of unknown length; say with data.source(…, steps_per_epoch=…) how many batches make an "
+                "epoch, or give it a __len__."
             )
         return self.train.length
 
@@ -126,7 +126,7 @@ class Feed:
         share: Share | None = None,
         say: Callable[[str], object] | None = None,
     ) -> Loader:
-        """The batches to train on; `epochs` is how many the run has, `say` is told what workers="auto" chose.
+        """The batches to train on; `epochs` is how many the run has, `say` is told what num_workers="auto" chose.
 
         `workers` is for a look at the data that wants none.
         """
@@ -139,8 +139,8 @@ class Feed:
             drop_last=drop_last,
             sampler=self._sampler,
             workers=self._workers(self._train) if workers is None else workers,
-            batch_transform=self._loading.batch_transform,
-            steps_per_epoch=self._loading.steps_per_epoch,
+            batch_transform=self._train.said.batch_transform,
+            steps_per_epoch=self._train.said.steps_per_epoch,
             epochs=epochs,
             settings=_settings(self._train),
             share=share,
@@ -156,15 +156,26 @@ class Feed:
             for name, source in self.valid.items()
         }
 
-    def loader_for(self, data: Any, *, batch_size: int, device: torch.device, share: Dealt | None = None) -> Loader:
-        """A loader for other data, treated like validation data."""
-        part = self._part(data, "data")
+    def loader_for(
+        self,
+        data: Any,
+        *,
+        batch_size: int,
+        device: torch.device,
+        share: Dealt | None = None,
+        target_needed: bool = True,
+    ) -> Loader:
+        """A loader for other data, treated like validation data; predictions need no target."""
+        said = as_data_source(data).inherit(
+            self._said_of_validation(data), "transform", "batch_transform", "collate_fn", "target"
+        )
+        part = self._opened_for_evaluation(said, "data", target_needed=target_needed)
         return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device, None, share)
 
     def _evaluation_loader(
         self,
         source: Source | Stream,
-        part: Part,
+        part: Opened,
         batch_size: int,
         device: torch.device,
         workers: WorkerCount | None,
@@ -182,7 +193,8 @@ class Feed:
             device=device,
             shuffle=False,
             workers=min(workers, 1) if isinstance(source, Stream) and isinstance(workers, int) else workers,
-            batch_transform=self._loading.valid_batch_transform,
+            batch_transform=part.said.batch_transform,
+            steps_per_epoch=part.said.steps_per_epoch,
             settings=_settings(part),
             share=share,
             say=_unsaid,
@@ -190,13 +202,28 @@ class Feed:
 
     # --- What goes with what
 
-    def _part(self, data: Any, name: str) -> Part:
-        given = taken(data, name) if isinstance(data, DataLoader) else None
-        collate = self._loading.collate or (given.collate if given else None)
-        reading = Reading(self._loading.target, collate, self._loading.batched_fetch)
-        return Part(as_data(given.dataset if given else data, name, reading), given)
+    def _opened(self, said: DataSource, name: str, reading: Reading) -> Opened:
+        given = taken(said.data, name) if isinstance(said.data, DataLoader) else None
+        collate = said.collate_fn or (given.collate if given else None)
+        data = as_data(given.dataset if given else said.data, name, replace(reading, collate=collate))
+        _check_steps(said, data)
+        return Opened(data, said, given)
 
-    def _held_out(self, whole: Part, share: float) -> tuple[Part, Part]:
+    def _opened_for_evaluation(self, said: DataSource, name: str, *, target_needed: bool = True) -> Opened:
+        if said.sampler is not None:
+            raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
+        train, reading = self._train.said, self._reading
+        own_target = said.target is not None and said.target != train.target
+        said = said.inherit(train, "target", "collate_fn")
+        reading = replace(reading, target=said.target, target_needed=target_needed)
+        if own_target:
+            reading = replace(reading, layout=None, names=None, target_is_inherited=False)
+        elif said.collate_fn is not None:
+            reading = replace(reading, names=None)
+        return self._opened(said, name, reading)
+
+    def _held_out(self, whole: Opened, said: DataSource) -> tuple[Opened, Opened]:
+        share = said.data
         if isinstance(whole.data, Stream):
             raise DescriptionError(
                 f"valid={share} takes a share of the training data, and train is an iterable, of which nothing can be chosen; "
@@ -208,22 +235,25 @@ class Feed:
                 "samples of all of it; pass data of its own as valid=."
             )
         rest, kept = held_out(whole.data, share, self._seed)
-        return Part(rest, whole.given), Part(kept, None)
+        source: Source | Stream = whole.data
+        if said.target is not None or said.collate_fn is not None or said.sampler is not None:
+            source = self._opened_for_evaluation(replace(said, data=whole.said.data), "train").data
+        assert not isinstance(source, Stream)
+        return whole._replace(data=rest), Opened(View(source, kept.picks), said, None)
 
-    def _check_steps(self) -> None:
-        steps, data = self._loading.steps_per_epoch, self._train.data
-        if steps is None:
-            return
-        if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-            raise DescriptionError(f"steps_per_epoch={steps!r} must be a whole number, 1 or more.")
-        if not isinstance(data, Stream):
-            raise DescriptionError(
-                f"steps_per_epoch={steps} is for iterables; train has {len(data):,} samples, so the length of an epoch is known. "
-                "Use max_steps= for a shorter run, or sampler= for other epochs."
-            )
+    def _said_of_validation(self, data: Any) -> DataSource:
+        """What all sets of validation data say; other data that is looked at is treated like them."""
+        sets = [part.said for part in self._valid.values()]
+        for name in ("transform", "batch_transform", "collate_fn", "target"):
+            differ = any(getattr(said, name) is not getattr(sets[0], name) for said in sets[1:])
+            if differ and getattr(as_data_source(data), name) is None:
+                raise DescriptionError(
+                    f"the validation sets differ in their {name}, so say which one this data has: data.source(data, {name}=…)."
+                )
+        return sets[0] if sets else DataSource(None)
 
-    def _train_sampler(self, whole: Part) -> Sampler | None:
-        asked, given, data = self._loading.sampler, self._train.given, self._train.data
+    def _train_sampler(self, whole: Opened) -> Sampler | None:
+        asked, given, data = whole.said.sampler, self._train.given, self._train.data
         if isinstance(data, Stream):
             if asked is not None:
                 raise DescriptionError("sampler= chooses samples by index, and train is an iterable, which has its own order.")
@@ -235,7 +265,7 @@ class Feed:
             chosen = _narrowed(chosen, data, whole)
         return sampler_for(chosen, data, shuffle=given is None or given.shuffle)
 
-    def _for_evaluation(self, part: Part) -> Source | Stream:
+    def _for_evaluation(self, part: Opened) -> Source | Stream:
         """Every sample once, in the data's own order."""
         given, data = part.given, part.data
         if given is not None and not isinstance(data, Stream):
@@ -251,22 +281,35 @@ class Feed:
                     f"{data.name} is a DataLoader with a {type(given.sampler).__name__}, and an evaluation takes every sample "
                     "once; pass the data itself."
                 )
-        return _transformed(data, self._loading.valid_transform)
+        return _transformed(part._replace(data=data))
 
-    def _workers(self, part: Part) -> WorkerCount:
-        if self._loading.workers is not None:
-            return self._loading.workers
+    def _workers(self, part: Opened) -> WorkerCount:
+        if self._num_workers is not None:
+            return self._num_workers
         return 0 if part.given is None else part.given.workers
 
 
-def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
-    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
-    if isinstance(train, Mapping):
-        return set(train) == set(valid)
-    return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
+def float_type(model: nn.Module) -> torch.dtype | None:
+    """The type of a model's numbers; None where it has none, or several."""
+    found = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return found.pop() if len(found) == 1 else None
 
 
-def _narrowed(chosen: Any, data: View, whole: Part) -> Any:
+def _argument(name: str) -> str:
+    """What the user would call a set of validation data: "valid", or "valid['a']"."""
+    return name if name == "valid" else f"valid[{name.removeprefix('valid/')!r}]"
+
+
+def _check_steps(said: DataSource, data: Source | Stream) -> None:
+    steps = said.steps_per_epoch
+    if steps is not None and not isinstance(data, Stream):
+        raise DescriptionError(
+            f"steps_per_epoch={steps} is for iterables; {data.name} has {len(data):,} samples, so the length of an epoch is "
+            "known. Use max_steps= for a shorter run, or sampler= for other epochs."
+        )
+
+
+def _narrowed(chosen: Any, data: View, whole: Opened) -> Any:
     """A sampler that was made for all of the data, for what is left of it for training."""
     if not isinstance(chosen, Weighted | ClassBalanced) or isinstance(whole.data, Stream):
         raise DescriptionError(
@@ -276,15 +319,12 @@ def _narrowed(chosen: Any, data: View, whole: Part) -> Any:
     return chosen.narrowed(data.picks.take(torch.arange(len(data))).numpy(), len(whole.data))
 
 
-def _transformed(data: Source | Stream, transform: Transform | None) -> Source | Stream:
-    if transform is None:
-        return data
-    if not callable(transform):
-        raise DescriptionError(f"transform={transform!r} cannot be called; pass a function of a sample.")
-    return data.transformed(transform)
+def _transformed(part: Opened) -> Source | Stream:
+    transform: Transform | None = part.said.transform
+    return part.data if transform is None else part.data.transformed(transform)
 
 
-def _settings(part: Part) -> WorkerSettings:
+def _settings(part: Opened) -> WorkerSettings:
     return WorkerSettings() if part.given is None else part.given.settings
 
 

@@ -118,7 +118,7 @@ def pad(
     of: str | int | None = None,
     multiple_of: int = 1,
 ) -> Padding:
-    """A `collate=` for sequences of different lengths: each column is filled up to its longest with `pad_value`.
+    """A `collate_fn=` for sequences of different lengths: each column is filled up to its longest with `pad_value`.
 
     `pad_value` may differ by column: `{"labels": -100}`, or `(0, -100)` for samples (x, y). `give` adds what was real: a "mask"
     (True where it was) or the "lengths", under that name in a mapping and as the last entry of a tuple; of the first sequence

@@ -70,9 +70,11 @@ class Evaluator:
         own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
         return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
 
-    def loader(self, data: Any) -> Loader:
-        """Data that somebody passed, to look at in its own order."""
-        return self._feed.loader_for(data, batch_size=self._size, device=self._device, share=self._processes.dealt)
+    def loader(self, data: Any, *, target_needed: bool = True) -> Loader:
+        """Data that somebody passed, to look at in its own order; predictions need no target."""
+        return self._feed.loader_for(
+            data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed
+        )
 
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""

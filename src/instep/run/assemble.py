@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from instep.checkpoint import steps
 from instep.data.device import Placed
-from instep.data.feed import Feed, Loading
+from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Loader
 from instep.distributed.processes import Processes, check_shard, choose_device
 from instep.distributed.shard import require_sharded
@@ -111,19 +111,8 @@ def find_place(options: Options) -> Place:
 
 
 def find_data(options: Options, place: Place) -> Data:
-    loading = Loading(
-        transform=options.transform,
-        valid_transform=options.valid_transform,
-        batch_transform=options.batch_transform,
-        valid_batch_transform=options.valid_batch_transform,
-        collate=options.collate,
-        batched_fetch=options.batched_fetch,
-        sampler=options.sampler,
-        workers=options.num_workers,
-        target=options.target,
-        steps_per_epoch=options.steps_per_epoch,
-    )
-    feed = Feed(options.train, options.valid, seed=options.seed, loading=loading)
+    dtype = float_type(as_module(options.model)) if options.objective is None else None  # an objective gets them as they are
+    feed = Feed(options.train, options.valid, seed=options.seed, num_workers=options.num_workers, dtype=dtype)
     batch_size = feed.batch_size(
         options.batch_size,
         update_cycle=options.update_cycle,
@@ -311,18 +300,24 @@ def _describe(
     options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping, monitor: Monitor | None
 ) -> Description:
     plan, steppers, ema = stepping.splitting.micro_batches.plan, stepping.steppers, stepping.ema
-    decided = {"batch_size": plan.batch_size, "drop_last": plan.drop_last, "unfreeze_at": stepping.unfreezing.labels()}
+    decided = {
+        "batch_size": plan.batch_size,
+        "drop_last": plan.drop_last,
+        "unfreeze_at": stepping.unfreezing.labels(),
+        **data.feed.settings,
+    }
     notes = (
         *(note for stepper in steppers for note in stepper.drive.notes),
         *(ema.notes(plan.total_steps) if ema is not None else ()),
         *stepping.unfreezing.notes(plan.epochs_begun),
         *description_notes(prepared.model, stepping.optimizers.values(), was_in_eval=prepared.was_in_eval),
         *prepared.notes,
+        *data.feed.notes,
     )
     return Description(
         model=prepared.model,
         optimizers=stepping.optimizers,
-        settings=options.settings() | decided,
+        settings=options.settings() | decided | data.feed.settings,
         placed=place.placed,
         train=data.feed.train,
         valid=data.feed.valid,
@@ -346,7 +341,7 @@ def _train_loader(options: Options, place: Place, data: Data, splitting: Splitti
         share=data.plan.part if data.processes.are_several else None,
         say=say,
     )
-    loader.may_stay_on_host = splitting.is_on and options.batch_transform is None  # which takes a batch as a whole
+    loader.may_stay_on_host = splitting.is_on and data.feed.transforms[1] is None  # which takes a batch as a whole
     return loader
 
 

@@ -13,6 +13,16 @@ COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
 NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
+# Settings that an earlier version kept one by one, and those of a data source that hold them now.
+MOVED_TO_TRAIN = {
+    "transform": "transform",
+    "batch_transform": "batch_transform",
+    "collate": "collate_fn",
+    "sampler": "sampler",
+    "target": "target",
+    "steps_per_epoch": "steps_per_epoch",
+}
+MOVED_TO_VALID = {"valid_transform": "transform", "valid_batch_transform": "batch_transform"}
 
 # Settings of earlier versions: by their present names, and those that are no more.
 RENAMED = {"every": "update_every"}
@@ -25,7 +35,7 @@ def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
 ) -> list[str]:
     """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
-    before = {**before, "settings": _by_present_names(before.get("settings", {}))}
+    before = upgraded(before, now)
     found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
     lengths = [change for change in found if _short(change[0]) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -46,13 +56,29 @@ def require_same(
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
 
 
-def _by_present_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {RENAMED.get(name, name): value for name, value in settings.items()}
-    return {name: value for name, value in kept.items() if name not in GONE or value}
+def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A description as this version would keep it: what an earlier one said of the data in other places is moved.
+
+    The names of a frame's columns were not kept; the hash of its numbers was, so these are as they are now.
+    """
+    known = {RENAMED.get(name, name): value for name, value in (description.get("settings") or {}).items()}
+    settings = {name: value for name, value in known.items() if name not in GONE or value}
+    sets = [name for name in description.get("data") or {} if name != "train"]
+    for moved, owners in ((MOVED_TO_TRAIN, ["train"]), (MOVED_TO_VALID, sets)):
+        for old, new in moved.items():
+            value = settings.pop(old, None)
+            for owner in owners if value is not None else ():
+                settings[owner] = {**(settings.get(owner) or {}), new: value}
+    data = {
+        name: {key: value for key, value in (now.get("data") or {}).get(name, {}).items() if key in ("names", "classes")} | kept
+        for name, kept in (description.get("data") or {}).items()
+    }
+    return {**description, "settings": settings, "data": data}
 
 
 def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
     """Every leaf that differs; lists of different lengths as a whole."""
+    before, now = _filled(before, now), _filled(now, before)
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for name in dict.fromkeys([*before, *now]):
             yield from differences(before.get(name), now.get(name), f"{where}.{name}")
@@ -61,6 +87,11 @@ def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
             yield from differences(old, new, f"{where}.{i}")
     elif before != now:
         yield where, before, now
+
+
+def _filled(one: Any, other: Any) -> Any:
+    """A part that is not there, compared with one that has entries, has none of them."""
+    return {} if one is None and isinstance(other, Mapping) else one
 
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:

@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 from instep.data.device import Placed
 from instep.data.sources.recognize import Position, Source
 from instep.data.sources.stream import Stream
+from instep.data.sources.underlying import frame_layout
 from instep.data.structure import columns
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
@@ -201,7 +202,12 @@ def fingerprint(source: Source | Stream) -> dict[str, Any]:
     batch = source.fetch(places, Position(seed=0, epoch=0, place=0))
     found = list(columns(batch))
     shapes = [f"{c.dtype}{tuple(c.shape[1:])}" if isinstance(c, Tensor) else "list" for c in found]
-    return {"samples": n, "columns": shapes, "hash": _digest(found)}
+    told_columns = {"samples": n, "columns": shapes, "hash": _digest(found)}
+    layout = frame_layout(source)
+    if layout is None:
+        return told_columns
+    classes = {"classes": told(layout.classes)} if layout.classes else {}
+    return {**told_columns, "names": list(layout.names), **classes}
 
 
 def _samples_line(source: Source | Stream) -> str:

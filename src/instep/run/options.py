@@ -1,6 +1,6 @@
 """Options: every argument of a Trainer, once: its type, its default, and whether it decides the result."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,6 @@ from torch import nn
 
 from instep import keys
 from instep.data.loading.loader import WorkerCount
-from instep.data.position import Collate, Transform
 from instep.distributed.shard import Shard
 from instep.errors import DescriptionError
 from instep.loop.accumulation import OnNonFinite
@@ -43,15 +42,6 @@ class Options:
     micro_batch_size: int | None = None
     drop_last: bool = False
     num_workers: WorkerCount | None = field(default=None, metadata=_NO_SETTING)
-    sampler: Any = None
-    transform: Transform | None = None
-    valid_transform: Transform | None = None
-    batch_transform: Transform | None = None
-    valid_batch_transform: Transform | None = None
-    collate: Collate | None = None
-    batched_fetch: bool | None = None
-    target: str | Sequence[str] | None = None
-    steps_per_epoch: int | None = None
     schedule: Any = None
     update_every: Mapping[str, int] | None = None
     clip_norm: Limit | Mapping[str, Limit] = None
@@ -95,6 +85,15 @@ class Options:
 
 # Names that people know from earlier versions and from other libraries, and what they are called here.
 CALLED_HERE = {
+    "transform": "train=data.source(…, transform=…)",
+    "valid_transform": "valid=data.source(…, transform=…)",
+    "batch_transform": "train=data.source(…, batch_transform=…)",
+    "valid_batch_transform": "valid=data.source(…, batch_transform=…)",
+    "collate": "train=data.source(…, collate_fn=…)",
+    "collate_fn": "train=data.source(…, collate_fn=…)",
+    "sampler": "train=data.source(…, sampler=…)",
+    "target": "train=data.source(…, target=…)",
+    "steps_per_epoch": "train=data.source(…, steps_per_epoch=…)",
     "workers": "num_workers=",
     "every": "update_every=",
     "on_overflow": "on_out_of_memory=",
@@ -160,6 +159,7 @@ CALLED_HERE = {
 }
 
 NOT_HERE = {
+    "batched_fetch": "a data set that has __getitems__ is read by it",
     "on_checkpoint_error": "a checkpoint that cannot be written stops the run, and the one before it is kept",
     "processes": "torchrun, or instep train --processes, says how many there are",
     "shuffle": "training data is shuffled each epoch; data.source(…, sampler=) says otherwise",

@@ -142,7 +142,7 @@ class Run:
         return Evaluation(numbers, self.state.step, self.state.epoch)
 
     def predict(self, data: Any) -> Any:
-        loader = self.evaluator.loader(data)
+        loader = self.evaluator.loader(data, target_needed=False)
         try:
             return self.evaluator.predict(loader)
         finally:

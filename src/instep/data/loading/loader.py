@@ -47,7 +47,8 @@ class Batch(NamedTuple):
 class Loader:
     """Batches of a source, shuffled anew each epoch or in the data's own order.
 
-    `epochs` says how many epochs the run has: workers load ahead across their ends. `say` is told what `workers="auto"` chose.
+    `epochs` says how many epochs the run has: workers load ahead across their ends. `say` is told what `num_workers="auto"`
+    chose.
     """
 
     def __init__(
@@ -271,12 +272,13 @@ def sent(column: Any, device: torch.device) -> Any:
 def _chosen(workers: WorkerCount, source: Source | Stream) -> Choice | None:
     """The number of workers where it is known before anything is loaded."""
     if workers != "auto" and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 0):
-        raise DescriptionError(f'workers={workers!r} must be a whole number, 0 or more, or "auto".')
+        raise DescriptionError(f'num_workers={workers!r} must be a whole number, 0 or more, or "auto".')
     if isinstance(source, Stream):
         if workers != "auto" and workers > 1:
             raise DescriptionError(
-                f"workers={workers} cannot read {source.name}: an iterable is read from its beginning, and {workers} processes "
-                f"would each read all of it, so that every sample came {workers} times. Use workers=1, or a Dataset with indices."
+                f"num_workers={workers} cannot read {source.name}: an iterable is read from its beginning, and {workers} "
+                f"processes would each read all of it, so that every sample came {workers} times. Use num_workers=1, or a "
+                "Dataset with indices."
             )
         return Choice(1, "an iterable is read by one process") if workers == "auto" else Choice(workers, "asked for")
     if source.in_memory:

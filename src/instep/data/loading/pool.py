@@ -68,7 +68,7 @@ class Pool:
                 raise
             raise DescriptionError(
                 f"{self._source.name} cannot be sent to a worker process: {error}. Define its classes and functions at the top "
-                "of a module, not inside a function, or use workers=0."
+                "of a module, not inside a function, or use num_workers=0."
             ) from error
         self._processes = {process.pid for process in multiprocessing.active_children()} - others
         _WATCHED.add(self)

@@ -77,7 +77,7 @@ def _check_sendable(thing: Any, name: str) -> None:
         except Exception as error:
             raise DataError(
                 f"a batch of {name} holds a {type(thing).__name__}, which cannot be sent from a worker ({error}); "
-                "leave it out of the sample, or use workers=0."
+                "leave it out of the sample, or use num_workers=0."
             ) from None
         return
     for part in parts:

@@ -21,7 +21,7 @@ class Choice(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"workers={self.workers}: {self.reason}"
+        return f"num_workers={self.workers}: {self.reason}"
 
 
 class Stopwatch:

@@ -12,17 +12,35 @@ from torch import Tensor
 
 from instep.data.position import Indices, Position, Transform
 from instep.data.sources.files import Stored, from_map
+from instep.data.sources.frame import FrameLayout
 from instep.data.sources.samples import Samples
 from instep.data.structure import columns, joined, map_columns
 from instep.errors import DescriptionError
 
 
 class Columns:
-    """Tensors and arrays in any structure: a batch is one `index_select` a column."""
+    """Tensors and arrays in any structure: a batch is one `index_select` a column.
 
-    def __init__(self, structure: Any, name: str) -> None:
+    With `dtype=torch.float32`, columns of float64 are read as float32, and `is_narrowed` says so. `layout` is that of the frame
+    that it was made of.
+    """
+
+    def __init__(
+        self,
+        structure: Any,
+        name: str,
+        *,
+        dtype: torch.dtype | None = None,
+        layout: FrameLayout | None = None,
+        is_narrowed: bool = False,
+    ) -> None:
         self.name = name
-        self.structure = map_columns(as_column, structure)
+        self.layout = layout
+        kept = map_columns(as_column, structure)
+        wide = [column for column in columns(kept) if dtype is torch.float32 and _is_wide(column)]
+        self.is_narrowed = is_narrowed or bool(wide)
+        self._narrows_rows = any(isinstance(column, Stored) for column in wide)
+        self.structure = map_columns(_narrowed, kept) if wide else kept
         found = list(columns(self.structure))
         lengths = [len(column) for column in found]
         if len(set(lengths)) > 1:
@@ -39,7 +57,8 @@ class Columns:
     def fetch(self, indices: Tensor, at: Position) -> Any:
         if self._tensors is not None:
             return tuple([column.index_select(0, indices) for column in self._tensors])
-        return map_columns(lambda column: rows_of(column, indices), self.structure)
+        batch = map_columns(lambda column: rows_of(column, indices), self.structure)
+        return map_columns(_narrowed, batch) if self._narrows_rows else batch
 
     def origin(self, indices: Tensor) -> Tensor:
         return indices
@@ -62,6 +81,7 @@ class Chained:
         self._parts = parts
         self._ends = torch.tensor([len(part) for part in parts]).cumsum(0)
         self.in_memory = all(part.in_memory for part in parts)
+        self.is_narrowed = any(part.is_narrowed for part in parts)
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -125,6 +145,15 @@ def as_column(column: Any) -> Any:
     if column.dtype == object or column.dtype.kind in "US":
         return list(column)
     return torch.from_numpy(column if column.flags.writeable else column.copy())
+
+
+def _is_wide(column: Any) -> bool:
+    return column.is_wide if isinstance(column, Stored) else isinstance(column, Tensor) and column.dtype is torch.float64
+
+
+def _narrowed(column: Any) -> Any:
+    """A column of float64 as float32; what lies in a file stays there, and is narrowed row by row."""
+    return column.float() if isinstance(column, Tensor) and column.dtype is torch.float64 else column
 
 
 def rows_of(column: Any, indices: Tensor) -> Any:

@@ -70,13 +70,14 @@ def _require_plain(loader: "DataLoader[Any]", name: str) -> None:
     kind = type(loader)
     if kind.__iter__ is not DataLoader.__iter__:
         raise DescriptionError(
-            f"{name} is a {kind.__name__}, which makes its batches in an __iter__ of its own; pass its dataset, and "
-            "batch_size=, sampler= and collate= to the Trainer."
+            f"{name} is a {kind.__name__}, which makes its batches in an __iter__ of its own; pass its dataset, as "
+            "data.source(dataset, sampler=…, collate_fn=…), and batch_size= to the Trainer."
         )
     if type(loader.batch_sampler) not in (BatchSampler, type(None)):
         raise DescriptionError(
             f"{name} has a batch_sampler ({type(loader.batch_sampler).__name__}), which decides batch by batch and cannot be "
-            "asked for the middle of an epoch; pass its dataset, batch_size=, and sampler=f with f(epoch, seed) -> indices."
+            "asked for the middle of an epoch; pass data.source(dataset, sampler=f) with f(epoch, seed) -> indices, and "
+            "batch_size=."
         )
     if loader.batch_size is None and loader.batch_sampler is None:
         raise DescriptionError(
@@ -106,7 +107,7 @@ def _sampler(loader: "DataLoader[Any]", given: Any, name: str) -> tuple[Any, boo
         return None, given.shuffle
     if isinstance(given, DistributedSampler):
         raise DescriptionError(
-            f"{name} has a {type(given).__name__}, which gives each process other samples; pass the data and sampler=, and the "
-            "processes share every batch by themselves."
+            f"{name} has a {type(given).__name__}, which gives each process other samples; pass data.source(dataset, sampler=…), "
+            "and the processes share every batch by themselves."
         )
     return given, True

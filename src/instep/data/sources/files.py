@@ -63,6 +63,11 @@ class Stored:
     def shape(self) -> tuple[int, ...]:
         return tuple(self._array.shape)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it holds float64."""
+        return bool(self._array.dtype == np.float64)
+
     def rows(self, indices: Tensor) -> Tensor:
         """A copy of these rows as a tensor."""
         found = self._array.take(indices.numpy(), axis=0)

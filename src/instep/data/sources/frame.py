@@ -1,80 +1,178 @@
-"""Frames: a pandas DataFrame as columns, all features in one matrix and the target beside it.
+"""Frames: a pandas DataFrame as columns, all features in one matrix and the target beside it. Names decide, never positions.
 
-Nothing is imported: a frame is asked for its own columns and types.
+Nothing is imported: a frame is asked for its own columns and types. A mapping of columns is read in the same way where the
+training data was a frame.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, Notice
 from instep.text import listed
 
+MOST = 12  # columns that are named in an error
 
-def columns_of(frame: Any, target: str | Sequence[str] | None, name: str) -> tuple[Tensor, Tensor]:
-    """(x, y): the features as float32, one row a sample; the target as it is needed for a class or for a number."""
-    known = [str(column) for column in frame.columns]
+
+@dataclass(frozen=True)
+class FrameLayout:
+    """How a frame is read: which columns make up the inputs, in which order, and what is predicted from them."""
+
+    names: tuple[str, ...]
+    target: str | Sequence[str]
+    classes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # of each categorical target, in the order of its codes
+    whole: frozenset[str] = frozenset()  # the targets that are whole numbers
+
+    @property
+    def targets(self) -> list[str]:
+        return [self.target] if isinstance(self.target, str) else list(self.target)
+
+
+def layout_of(frame: Any, target: str | Sequence[str] | None, name: str) -> FrameLayout:
+    """The layout of a frame that is trained on: every column but the target is an input, in the frame's own order."""
+    known = _labels(frame, name)
     if target is None:
-        raise DescriptionError(f"{name} is a frame; say with target= which column is to be predicted: {listed(known, most=12)}.")
+        raise DescriptionError(
+            f"{name} is a frame; say with data.source(frame, target=…) which column is to be predicted: "
+            f"{listed(known, most=MOST)}."
+        )
     targets = [target] if isinstance(target, str) else list(target)
     for wanted in targets:
         if wanted not in known:
-            raise DescriptionError(f"target={wanted!r} is no column of {name}; it has {listed(known, most=12)}.")
-    duplicates = {column for column in known if known.count(column) > 1}
+            raise DescriptionError(f"target={wanted!r} is no column of {name}; it has {listed(known, most=MOST)}.")
+    names = tuple(column for column in known if column not in targets)
+    if not names:
+        raise DescriptionError(f"{name} has no column besides the target; there is nothing to predict it from.")
+    read = {wanted: frame[known[wanted]] for wanted in targets}
+    classes = {wanted: tuple(column.cat.categories) for wanted, column in read.items() if _is_categorical(column)}
+    numbers = {wanted: _numbers(column) for wanted, column in read.items()}
+    whole = {wanted for wanted, array in numbers.items() if array is not None and array.dtype.kind in "iub"}
+    return FrameLayout(names, target, classes, frozenset(whole | set(classes)))
+
+
+def columns_of(
+    frame: Any, layout: FrameLayout, name: str, *, dtype: torch.dtype = torch.float32, target_needed: bool = True
+) -> tuple[Tensor, Tensor]:
+    """(x, y): the features as one matrix, one row a sample; the target as it is needed for a class or for a number.
+
+    Columns are found by their names. A target that is not needed is not looked at: new rows may have none, or an empty one, and
+    zeros stand for it.
+    """
+    known = _labels(frame, name)
+    _require_names(known, layout, name, target_needed=target_needed)
+    x = np.stack([_feature(frame[known[column]], column, name) for column in layout.names], axis=1)
+    features = torch.from_numpy(x).to(dtype)
+    if target_needed:
+        y = [_target(frame[known[column]], column, layout, name) for column in layout.targets]
+    else:
+        y = [torch.zeros(len(x), dtype=torch.int64 if column in layout.whole else dtype) for column in layout.targets]
+    if isinstance(layout.target, str):
+        return features, y[0].to(dtype) if y[0].is_floating_point() else y[0]
+    return features, torch.stack([column.to(dtype) for column in y], dim=1)
+
+
+def is_wide(frame: Any, layout: FrameLayout) -> bool:
+    """Whether a column that is read holds float64."""
+    labels = _labels(frame, "")
+    return any(column in labels and _dtype(frame[labels[column]]) == "float64" for column in (*layout.names, *layout.targets))
+
+
+def _labels(frame: Any, name: str) -> dict[str, Any]:
+    """The frame's own labels of its columns, by how they are written."""
+    labels = list(getattr(frame, "columns", frame))
+    written = [str(label) for label in labels]
+    duplicates = {column for column in written if written.count(column) > 1}
     if duplicates:
         raise DescriptionError(f"{name} has several columns of the name {min(duplicates)!r}; give each its own.")
-    features = [column for column in frame.columns if str(column) not in targets]
-    if not features:
-        raise DescriptionError(f"{name} has no column besides the target; there is nothing to predict it from.")
-    x = torch.from_numpy(np.stack([_feature(frame[column], column, name) for column in features], axis=1))
-    y = [_target(frame[column], column, name) for column in frame.columns if str(column) in targets]
-    return x, y[0] if isinstance(target, str) else torch.stack([column.float() for column in y], dim=1)
+    return dict(zip(written, labels, strict=True))
 
 
-def _feature(column: Any, label: Any, name: str) -> Any:
+def _require_names(known: Mapping[str, Any], layout: FrameLayout, name: str, *, target_needed: bool) -> None:
+    missing = [column for column in layout.names if column not in known]
+    if missing:
+        raise DescriptionError(
+            f"{name} lacks the column{'s' if len(missing) > 1 else ''} {listed(missing, most=MOST)} of the training data; it has "
+            f"{listed(known, most=MOST)}."
+        )
+    lacking = [column for column in layout.targets if column not in known]
+    if lacking and target_needed:
+        raise DescriptionError(f"{name} lacks the target {listed(lacking)}, so no loss can be worked out; predict() needs none.")
+    extra = [column for column in known if column not in layout.names and column not in layout.targets]
+    if extra:
+        warnings.warn(
+            f"{name} has {'columns' if len(extra) > 1 else 'a column'} that the training data has not, left out: "
+            f"{listed(extra, most=MOST)}.",
+            Notice,
+            stacklevel=2,
+        )
+
+
+def _feature(column: Any, label: str, name: str) -> Any:
     numbers = _numbers(column)
     if numbers is None:
         raise DescriptionError(
-            f"column {label!r} of {name} holds {column.dtype}, no numbers; encode it (pandas.get_dummies) or drop it."
+            f"column {label!r} of {name} holds {_dtype(column)}, no numbers; encode it (pandas.get_dummies) or drop it."
         )
-    return _whole(numbers.astype(np.float32), label, name)
+    return _complete(numbers.astype(np.float64), label, name)
 
 
-def _target(column: Any, label: Any, name: str) -> Tensor:
-    """Classes as int64: whole numbers, booleans, and the codes of a categorical; anything else as float32."""
-    if str(column.dtype) == "category":
-        codes = np.array(column.cat.codes, dtype=np.int64)
-        if (codes < 0).any():
-            raise DescriptionError(
-                f"target {label!r} of {name} has no value in row {int(np.argmax(codes < 0))}; fill or drop it."
-            )
-        return torch.from_numpy(codes)
+def _target(column: Any, label: str, layout: FrameLayout, name: str) -> Tensor:
+    """Classes as int64: whole numbers, booleans, and the codes of a categorical; anything else as numbers."""
+    if label in layout.classes:
+        return _codes(column, label, layout.classes[label], name)
     numbers = _numbers(column)
     if numbers is None:
         raise DescriptionError(
-            f"target {label!r} of {name} holds {column.dtype}, no numbers; for classes make it categorical, with the same "
-            "categories in every frame: frame[column].astype(pandas.CategoricalDtype(names))."
+            f"target {label!r} of {name} holds {_dtype(column)}, no numbers; for classes make it categorical: "
+            f"frame[{label!r}].astype('category')."
         )
-    numbers = _whole(numbers, label, name)
-    return torch.from_numpy(np.array(numbers, dtype=np.int64 if numbers.dtype.kind in "iub" else np.float32))
+    numbers = _complete(numbers, label, name)
+    return torch.from_numpy(np.array(numbers, dtype=np.int64 if numbers.dtype.kind in "iub" else np.float64))
+
+
+def _codes(column: Any, label: str, classes: tuple[Any, ...], name: str) -> Tensor:
+    """The number of each class in the training data; the codes of another frame may count otherwise."""
+    place = {value: number for number, value in enumerate(classes)}
+    values = list(column)
+    codes = np.array([place.get(value, -1) for value in values], dtype=np.int64)
+    if (codes < 0).any():
+        row = int(np.argmax(codes < 0))
+        if values[row] != values[row] or values[row] is None:  # nan is not itself
+            raise DescriptionError(f"target {label!r} of {name} has no value in row {row}; fill or drop it.")
+        raise DescriptionError(
+            f"target {label!r} of {name} is {values[row]!r} in row {row}, which is no class of the training data; it has "
+            f"{listed(map(str, classes), most=MOST)}."
+        )
+    return torch.from_numpy(codes)
+
+
+def _is_categorical(column: Any) -> bool:
+    return _dtype(column) == "category"
+
+
+def _dtype(column: Any) -> str:
+    return str(column.dtype) if hasattr(column, "dtype") else type(column).__name__
 
 
 def _numbers(column: Any) -> Any:
     """The column as an array of numbers, missing ones as nan; None where it holds something else."""
-    if str(column.dtype) in ("category", "object", "str", "string") or str(column.dtype).startswith("datetime"):
+    if _dtype(column) in ("category", "object", "str", "string") or _dtype(column).startswith("datetime"):
         return None
     try:
-        array = column.to_numpy(dtype=np.float64, na_value=np.nan) if column.hasnans else column.to_numpy()
+        if hasattr(column, "to_numpy"):
+            column = column.to_numpy(dtype=np.float64, na_value=np.nan) if column.hasnans else column.to_numpy()
+        array = np.asarray(column)
     except (TypeError, ValueError):
         return None
-    array = np.asarray(array)
-    return array if array.dtype.kind in "iufb" else None
+    return array if array.ndim == 1 and array.dtype.kind in "iufb" else None
 
 
-def _whole(numbers: Any, label: Any, name: str) -> Any:
+def _complete(numbers: Any, label: str, name: str) -> Any:
     if numbers.dtype.kind == "f" and np.isnan(numbers).any():
         row = int(np.argmax(np.isnan(numbers)))
         raise DescriptionError(f"column {label!r} of {name} has no value in row {row}; fill it (frame.fillna) or drop the row.")

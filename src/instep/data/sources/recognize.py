@@ -7,7 +7,7 @@ samples come is the loader's business.
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset,
 from instep.data.position import Collate as Collate
 from instep.data.position import Position as Position
 from instep.data.position import Source as Source
-from instep.data.sources import frame
 from instep.data.sources.columns import Columns, Rows, chained
 from instep.data.sources.dataloader import taken
 from instep.data.sources.files import from_file
+from instep.data.sources.frame import FrameLayout, columns_of, is_wide, layout_of
 from instep.data.sources.samples import Samples
 from instep.data.sources.stream import Called, Stream
 from instep.data.sources.target import Targeted
+from instep.data.sources.underlying import frame_layout
 from instep.data.sources.view import Listed, Ranged, View
 from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
@@ -38,7 +39,12 @@ class Reading:
 
     target: str | Sequence[str] | None = None
     collate: Collate | None = None
-    batched_fetch: bool | None = None
+    dtype: torch.dtype | None = None  # of the model's parameters: tables are read in it, and no float64 stays for float32
+    # For data that goes with other data, which was trained on:
+    layout: FrameLayout | None = None  # of its frame
+    names: Sequence[str] | None = None  # of its inputs, where it is no frame
+    target_is_inherited: bool = False  # so that data without names is taken to have none
+    target_needed: bool = True  # an output can be predicted without one
 
 
 def as_source(data: Any, name: str, reading: Reading = Reading()) -> Source:  # noqa: B008  # it is frozen
@@ -56,9 +62,15 @@ def as_data(data: Any, name: str, reading: Reading = Reading()) -> Source | Stre
         return source
     if len(source) == 0:
         raise DescriptionError(f"{name} holds no sample.")
-    if reading.target is not None and not _is_frame(data):
-        return Targeted(source, reading.target)
-    return source
+    if reading.target is None or frame_layout(source) is not None:
+        return source
+    return Targeted(
+        source,
+        reading.target,
+        names=reading.names,
+        is_needed=reading.target_needed,
+        is_inherited=reading.target_is_inherited,
+    )
 
 
 def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
@@ -69,10 +81,10 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         return Samples(Rows(in_columns), name, collate=reading.collate, batched_fetch=True)
     if isinstance(data, DataLoader):
         parts = taken(data, name)
-        return _recognised(parts.dataset, name, Reading(reading.target, reading.collate or parts.collate, reading.batched_fetch))
+        return _recognised(parts.dataset, name, replace(reading, collate=reading.collate or parts.collate))
     if _is(data, Subset):
         return _subset(data, name, reading)
-    if _is(data, ConcatDataset) and (whole := _concatenated(data, name)) is not None:
+    if _is(data, ConcatDataset) and (whole := _concatenated(data, name, reading)) is not None:
         return whole
     if _is_splits(data):
         raise DescriptionError(
@@ -93,26 +105,38 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
             "__getitem__ and __len__, a DataLoader, an IterableDataset, a function that returns an iterator, or a .npy or "
             ".safetensors file."
         )
-    batched_fetch = False if reading.batched_fetch is None and _has_own_transform(data) else reading.batched_fetch
+    batched_fetch = False if _has_own_transform(data) else None
     return Samples(_with_tensors(data), name, collate=reading.collate, batched_fetch=batched_fetch)
 
 
 def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
     """What is in columns: tensors, arrays and files, in any structure."""
     if _is(data, TensorDataset):
-        return Columns(data.tensors, name)
-    if _is_frame(data):
-        return Columns(frame.columns_of(data, reading.target, name), name)
+        return Columns(data.tensors, name, dtype=reading.dtype)
+    if _is_frame(data) or (reading.layout is not None and isinstance(data, Mapping) and data):
+        return _table(data, name, reading)
     if isinstance(data, str | Path) and (isinstance(data, Path) or _looks_like_a_file(data)):
-        return Columns(from_file(Path(data), name), name)
+        return Columns(from_file(Path(data), name), name, dtype=reading.dtype)
     if isinstance(data, Tensor | np.ndarray):
         if data.ndim == 0:
             raise DescriptionError(f"{name} is a single number; pass a tensor with one entry a sample.")
-        return Columns(data, name)
+        return Columns(data, name, dtype=reading.dtype)
     if isinstance(data, Mapping | tuple) or is_record(data):
         opened = _opened(data, name)
-        return None if next(columns(opened), None) is None else Columns(opened, name)
+        return None if next(columns(opened), None) is None else Columns(opened, name, dtype=reading.dtype)
     return None
+
+
+def _table(data: Any, name: str, reading: Reading) -> Columns:
+    """A frame, or a mapping of columns where a frame was trained on."""
+    if reading.layout is None and not reading.target_needed:
+        raise DescriptionError(
+            f"{name} is a frame, and the training data is none, so its columns have no names to go by; pass "
+            "frame[columns].to_numpy() with the columns in the order of the training data."
+        )
+    layout = reading.layout or layout_of(data, reading.target, name)
+    pair = columns_of(data, layout, name, dtype=reading.dtype or torch.float32, target_needed=reading.target_needed)
+    return Columns(pair, name, layout=layout, is_narrowed=reading.dtype is torch.float32 and is_wide(data, layout))
 
 
 def _opened(data: Any, name: str) -> Any:
@@ -146,17 +170,15 @@ def _subset(data: Subset[Any], name: str, reading: Reading) -> View:
     return View(source, picks)
 
 
-def _concatenated(data: ConcatDataset[Any], name: str) -> Source | None:
+def _concatenated(data: ConcatDataset[Any], name: str, reading: Reading) -> Source | None:
     """One source of several data sets in memory, where their columns continue each other."""
-    parts = [_columns(part, name, Reading()) if not _is_frame(part) else None for part in data.datasets]
+    parts = [_columns(part, name, Reading(dtype=reading.dtype)) if not _is_frame(part) else None for part in data.datasets]
     known = [part for part in parts if part is not None]
     return chained(known, name) if len(known) == len(parts) else None
 
 
 def _stream(data: Any, name: str, reading: Reading) -> Stream:
-    if reading.batched_fetch:
-        raise DescriptionError(f"batched_fetch=True needs indices, and {name} is an iterable.")
-    if reading.target is not None:
+    if reading.target is not None and not reading.target_is_inherited:
         raise DescriptionError(f"target= is for data with named columns, and {name} is an iterable; let it give (x, y).")
     if _is_function(data):
         _require_no_arguments(data, name)

@@ -49,13 +49,8 @@ class Samples:
         self._augmenters = augmenters(dataset, transform, collate)
         self.collate = collate
         self._batched_fetch = batched_fetch
-        own = has_own_batched_fetch(dataset)
-        if batched_fetch and not own:
-            raise DescriptionError(
-                f"batched_fetch=True needs a method __getitems__(indices) of {type(dataset).__name__}'s own; "
-                f"{name} has none for its __getitem__."
-            )
-        self._at_once = (own and transform is None) if batched_fetch is None else batched_fetch
+        at_once = transform is None and has_own_batched_fetch(dataset)
+        self._at_once = at_once if batched_fetch is None else batched_fetch
         self._length = _length_of(dataset, name)
         self._keyed = Keyed(functools.partial(operator.getitem, dataset) if transform is None else self._load)
         self._slot: Indices = np.zeros(1, np.int64)  # the sample that is being loaded
@@ -149,7 +144,7 @@ def uncollatable(samples: list[Any], indices: list[int], name: str, error: Excep
         if not theirs or found is error:
             return DataError(
                 f"the samples of a batch do not fit together: {differing}. Make them alike with transform=, or say how to "
-                "batch them with collate=, like instep.data.pad() for sequences of different lengths."
+                "batch them with collate_fn=, like instep.data.pad() for sequences of different lengths."
             )
         differing = f" ({differing})"
     return failed(f"{_samples(indices)} of {name} cannot be collated{differing}", error)

@@ -1,0 +1,44 @@
+"""Tables of new rows for a run that was trained on a frame: .csv and .parquet files, read by pandas where it is installed."""
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from instep.cli.border import WrongUse
+from instep.data.sources.frame import FrameLayout, columns_of
+from instep.errors import DescriptionError
+
+ENDINGS = (".csv", ".parquet")
+
+
+def is_table(path: Path) -> bool:
+    return path.suffix in ENDINGS
+
+
+def read(path: Path) -> Any:
+    """The frame in a file."""
+    if not path.is_file():
+        raise WrongUse(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; name a file of rows.")
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        raise WrongUse(f"{path} is read by pandas, which is not installed: pip install pandas") from None
+    try:
+        return pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
+    except Exception as error:  # pandas has many of its own, and parquet needs a package that may be missing
+        raise WrongUse(f"{path} cannot be read: {next(iter(str(error).splitlines()), type(error).__name__)}") from None
+
+
+def inputs_of(frame: Any, description: Mapping[str, Any], path: Path) -> tuple[Tensor, Tensor]:
+    """The rows as the model of a run takes them: the columns that it was trained on, by the names that the run kept."""
+    kept = (description.get("data") or {}).get("train") or {}
+    if not kept.get("names"):
+        raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npy.")
+    target = ((description.get("settings") or {}).get("train") or {}).get("target") or ()
+    try:
+        return columns_of(frame, FrameLayout(tuple(kept["names"]), target), str(path), target_needed=False)
+    except DescriptionError as error:
+        raise WrongUse(str(error)) from None

@@ -1,0 +1,160 @@
+"""DataSource: one data set and what is said about it: its transforms, how it is collated, which samples it gives, its target.
+
+Owns what `data.source(…)` accepts, and what one data set takes over from another. How it is read is the sources' business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Never
+
+import numpy as np
+from torch import Tensor
+
+from instep.data.position import Collate, Transform
+from instep.errors import DescriptionError
+
+# What these were called as arguments of the Trainer, and where each is said now.
+MOVED_FROM_TRAINER = {
+    "transform": "train=data.source(…, transform=…)",
+    "valid_transform": "valid=data.source(…, transform=…)",
+    "batch_transform": "train=data.source(…, batch_transform=…)",
+    "valid_batch_transform": "valid=data.source(…, batch_transform=…)",
+    "collate": "train=data.source(…, collate_fn=…)",
+    "collate_fn": "train=data.source(…, collate_fn=…)",
+    "sampler": "train=data.source(…, sampler=…)",
+    "target": "train=data.source(…, target=…)",
+    "steps_per_epoch": "train=data.source(…, steps_per_epoch=…)",
+    "batched_fetch": "nothing: a data set's own __getitems__ is used where it has one and there is no transform",
+    "workers": "num_workers=",
+}
+
+_NOT_HERE = {
+    "collate": "collate_fn=",
+    "valid_transform": MOVED_FROM_TRAINER["valid_transform"],
+    "valid_batch_transform": MOVED_FROM_TRAINER["valid_batch_transform"],
+    "batched_fetch": MOVED_FROM_TRAINER["batched_fetch"],
+    "workers": "num_workers= of the Trainer",
+    "num_workers": "num_workers= of the Trainer",
+    "batch_size": "batch_size= of the Trainer",
+    "drop_last": "drop_last= of the Trainer",
+    "shuffle": "nothing: training data is shuffled, other data is not; sampler= chooses another order",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataSource:
+    """A data set and what is said about it; made by `source`. None says nothing."""
+
+    data: Any
+    transform: Transform | None = None
+    batch_transform: Transform | None = None
+    collate_fn: Collate | None = None
+    sampler: Any = None
+    target: str | Sequence[str] | None = None
+    steps_per_epoch: int | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What is said, by name."""
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "data"}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def inherit(self, other: "DataSource", *names: str) -> "DataSource":
+        """The same, with what the other one says under these names wherever this one says nothing."""
+        return replace(self, **{name: getattr(other, name) for name in names if getattr(self, name) is None})
+
+    def __repr__(self) -> str:
+        said = [f"{name}={_shown(value)}" for name, value in self.settings().items()]
+        return f"data.source({', '.join([_form(self.data), *said])})"
+
+
+def source(
+    data: Any,
+    *,
+    transform: Transform | None = None,
+    batch_transform: Transform | None = None,
+    collate_fn: Collate | None = None,
+    sampler: Any = None,
+    target: str | Sequence[str] | None = None,
+    steps_per_epoch: int | None = None,
+    **unknown: Never,
+) -> DataSource:
+    """A data set with more said about it, for `train=`, `valid=`, `evaluate()` and `predict()` of a Trainer.
+
+    `data` is anything that could be passed by itself; for `valid=` also the share of the training data to hold out.
+    `transform` is applied to each sample, `batch_transform` to each batch on the device. `collate_fn` makes a batch of a list of
+    samples. `sampler` chooses the samples of each epoch: `weighted(…)`, `class_balanced()`, a function `(epoch, seed) -> indices`
+    or a sampler of torch. `target` names the column, or the columns, to predict, in a frame or a mapping. `steps_per_epoch` is
+    how many batches make an epoch of an endless iterable.
+
+    Validation data takes over `target` and `collate_fn` of the training data where it says nothing itself; transforms and
+    samplers it does not take over. Data for `evaluate()` and `predict()` takes over everything that the validation data says.
+
+    >>> import torch
+    >>> def jitter(sample):
+    ...     return sample[0] + 0.1 * torch.randn(4), sample[1]
+    >>> source((torch.zeros(64, 4), torch.zeros(64)), transform=jitter)
+    data.source((Tensor(64, 4), Tensor(64)), transform=jitter)
+    """
+    for name in unknown:
+        advice = (
+            f"; use {_NOT_HERE[name]}" if name in _NOT_HERE else f"; it has {', '.join(f.name for f in fields(DataSource)[1:])}"
+        )
+        raise DescriptionError(f"data.source() has no argument {name}=…{advice}.")
+    made = DataSource(data, transform, batch_transform, collate_fn, sampler, target, steps_per_epoch)
+    _check(made)
+    return made
+
+
+def as_data_source(data: Any) -> DataSource:
+    """What was passed, with what is said about it; bare data says nothing."""
+    return data if isinstance(data, DataSource) else DataSource(data)
+
+
+def validation_sources(valid: Any, train: DataSource) -> dict[str, DataSource]:
+    """The validation sets by the names that their numbers get: `{"valid": …}`, or `{"valid/a": …, "valid/b": …}`."""
+    if valid is None:
+        return {}
+    if not isinstance(valid, Mapping) or _is_one_set(valid, train.data):
+        return {"valid": as_data_source(valid)}
+    if not valid:
+        raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
+    return {f"valid/{name}": as_data_source(data) for name, data in valid.items()}
+
+
+def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
+    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
+    if any(isinstance(part, DataSource) for part in valid.values()):
+        return False
+    if isinstance(train, Mapping):
+        return set(train) == set(valid)
+    return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
+
+
+def _check(said: DataSource) -> None:
+    if isinstance(said.data, DataSource):
+        raise DescriptionError("data.source() was given what data.source() returned; say everything in one call.")
+    for name, what in (("transform", "a sample"), ("batch_transform", "a batch"), ("collate_fn", "a list of samples")):
+        value = getattr(said, name)
+        if value is not None and not callable(value):
+            raise DescriptionError(f"{name}={value!r} cannot be called; pass a function of {what}.")
+    steps = said.steps_per_epoch
+    if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 1):
+        raise DescriptionError(f"steps_per_epoch={steps!r} must be a whole number, 1 or more.")
+
+
+def _shown(value: Any) -> str:
+    return getattr(value, "__qualname__", "").rpartition(".")[2] or repr(value)
+
+
+def _form(data: Any) -> str:
+    """Data in a few words: what it is and how much, never its numbers."""
+    if isinstance(data, tuple | list) and len(data) <= 4:
+        inner = ", ".join(map(_form, data))
+        return f"[{inner}]" if isinstance(data, list) else f"({inner},)" if len(data) == 1 else f"({inner})"
+    if isinstance(data, Mapping) and len(data) <= 4:
+        return "{" + ", ".join(f"{name!r}: {_form(part)}" for name, part in data.items()) + "}"
+    if isinstance(data, int | float | str):
+        return repr(data)
+    shape = getattr(data, "shape", None)
+    kind = getattr(data, "__name__", type(data).__name__)
+    return kind if not isinstance(shape, tuple) else f"{kind}({', '.join(map(str, shape))})"
