@@ -6,9 +6,34 @@ What is made on every update is a named tuple, which costs a sixth of a frozen d
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
+
+
+class Change(NamedTuple):
+    """A value that differs between two descriptions; None where one of them has none."""
+
+    where: str
+    before: Any
+    now: Any
+
+
+def differences(before: Any, now: Any, where: str = "") -> Iterator[Change]:
+    """Every value that differs, by its dotted path; lists of different lengths as a whole.
+
+    >>> list(differences({"lr": 0.1, "data": {"samples": 5}}, {"lr": 0.1, "data": {"samples": 6}}))
+    [Change(where='data.samples', before=5, now=6)]
+    """
+    path = f"{where}." if where else ""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            yield from differences(before.get(name), now.get(name), f"{path}{name}")
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for i, (old, new) in enumerate(zip(before, now, strict=True)):
+            yield from differences(old, new, f"{path}{i}")
+    elif before != now:
+        yield Change(where, before, now)
 
 
 class Done(NamedTuple):

@@ -20,8 +20,8 @@ from instep.cli.train import Own as TrainOptions
 from instep.data.pieces import piece
 from instep.data.structure import size
 from instep.errors import CheckpointError
+from instep.records import differences
 from instep.report.folder import RunFolder, read_run, section
-from instep.run.changes import differences
 from instep.run.description import told
 from instep.run.folder import CHECKPOINTS
 from instep.trainer import Trainer

@@ -1,9 +1,10 @@
 """Changes: what differs between the description of a run in its folder and the one that wants to go on with it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from instep.errors import DescriptionError, InstepError
+from instep.records import Change, differences
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
 from instep.text import cut
@@ -13,8 +14,6 @@ COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
 NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
-
-Change = tuple[str, Any, Any]  # where, before, now
 
 
 def require_same(
@@ -39,18 +38,6 @@ def require_same(
         )
     noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
-
-
-def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
-    """Every leaf that differs; lists of different lengths as a whole."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for name in dict.fromkeys([*before, *now]):
-            yield from differences(before.get(name), now.get(name), f"{where}.{name}")
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for i, (old, new) in enumerate(zip(before, now, strict=True)):
-            yield from differences(old, new, f"{where}.{i}")
-    elif before != now:
-        yield where, before, now
 
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:
