@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
-from instep.report.folder import RunFolder, read_run, section
 from instep.report.standing import epoch_number
 from instep.run.history import History
+from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
 from instep.text import age, clean, columns, labelled, number, rate, size, sparkline, wrapped
 
 LAST_EVALUATIONS = 10
@@ -27,17 +27,17 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         _curves(run.history, width),
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
         _cycles(run.history, width),
-        checkpoints.lines(checkpoints.find_checkpoints(run.path), now_s),
+        checkpoints.lines(find_checkpoints(run.path), now_s),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _heading(run: RunFolder) -> str:
+def _heading(run: RecordedRun) -> str:
     title = run.description.get("title")
     return clean(f"{run.path}: {title}" if isinstance(title, str) else str(run.path))
 
 
-def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
+def _description(run: RecordedRun, now_s: float) -> list[tuple[str, str]]:
     said = run.description
     epochs = run.total("epochs")
     rows = [
@@ -62,7 +62,7 @@ def _script(said: Mapping[str, Any]) -> str:
     return f"{file or 'the built-in recipe'}{'' if function in (None, 'build') else f':{function}'}"
 
 
-def _how_far(run: RunFolder) -> str:
+def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
