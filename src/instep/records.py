@@ -3,11 +3,12 @@
 What is made on every update is a named tuple, which costs a sixth of a frozen dataclass.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -34,6 +35,19 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[Change]:
             yield from differences(old, new, f"{path}{i}")
     elif before != now:
         yield Change(where, before, now)
+
+
+class SavedTensors:
+    """The values of some tensors. They are put back where they lie, so whoever else holds a tensor sees them too."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._tensors = list(tensors)
+        self._values = [tensor.detach().clone() for tensor in self._tensors]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        for tensor, value in zip(self._tensors, self._values, strict=True):
+            tensor.copy_(value)
 
 
 class Done(NamedTuple):
