@@ -11,7 +11,7 @@ from instep.report import checkpoints
 from instep.report.standing import epoch_number
 from instep.run.history import History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
-from instep.text import age, clean, columns, labelled, number, rate, size, sparkline, wrapped
+from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
@@ -45,7 +45,7 @@ def _description(run: RecordedRun, now_s: float) -> list[tuple[str, str]]:
         ("created", f"{datetime.fromtimestamp(run.created_s):%Y-%m-%d %H:%M}, {age(now_s - run.created_s)} ago"),
         ("size", size(run.size_bytes)),
         ("epochs", f"{epochs:,}{' a cycle' if run.history.cycles else ''}" if epochs else ""),
-        ("device", ", ".join(filter(None, (_text(said.get("device", "")), _counted(said.get("threads"), "thread"))))),
+        ("device", ", ".join(filter(None, (_text(said.get("device", "")), _threads(said.get("threads")))))),
         ("versions", _listed(section(said, "versions"))),
         ("script", _script(section(said, "script"))),
         ("build", _listed(section(said, "hyper_parameters"))),
@@ -126,8 +126,8 @@ def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={_text(value)}" for name, value in values.items() if value is not None)
 
 
-def _counted(count: Any, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+def _threads(count: Any) -> str:
+    return plural(count, "thread") if isinstance(count, int) else ""
 
 
 def _text(value: Any) -> str:
