@@ -16,6 +16,13 @@ Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole
 Notice                      a warning: something the user should know once, nothing is wrong with the run
 """
 
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_RECIPES = _PACKAGE / "cli" / "recipes"  # trained like a user's file, so its lines are shown like theirs
+
 
 class InstepError(Exception):
     """Base of everything that Instep raises on purpose."""
@@ -77,3 +84,20 @@ class Interrupted(KeyboardInterrupt):
 
 class Notice(UserWarning):
     """Something the user should know once."""
+
+
+@cache
+def is_instep_file(filename: str) -> bool:
+    """Whether the code in this file is Instep's."""
+    path = Path(filename).resolve()
+    return path.is_relative_to(_PACKAGE) and not path.is_relative_to(_RECIPES)
+
+
+@cache
+def is_user_file(filename: str) -> bool:
+    """Whether the code in this file is the user's: neither Instep's nor installed nor Python's own."""
+    if filename.startswith("<") or is_instep_file(filename):
+        return filename.startswith("<ipython")
+    path = Path(filename).resolve()
+    libraries = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return path.is_relative_to(_RECIPES) or not any(path.is_relative_to(library) for library in libraries)

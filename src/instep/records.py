@@ -3,12 +3,57 @@
 What is made on every update is a named tuple, which costs a sixth of a frozen dataclass.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
+
+
+class Change(NamedTuple):
+    """A value that differs between two descriptions; None where one of them has none."""
+
+    where: str
+    before: Any
+    now: Any
+
+
+def differences(before: Any, now: Any, where: str = "") -> Iterator[Change]:
+    """Every value that differs, by its dotted path; lists of different lengths as a whole.
+
+    >>> list(differences({"lr": 0.1, "data": {"samples": 5}}, {"lr": 0.1, "data": {"samples": 6}}))
+    [Change(where='data.samples', before=5, now=6)]
+    """
+    path = f"{where}." if where else ""
+    before, now = _fill(before, now), _fill(now, before)
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for name in dict.fromkeys([*before, *now]):
+            yield from differences(before.get(name), now.get(name), f"{path}{name}")
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for i, (old, new) in enumerate(zip(before, now, strict=True)):
+            yield from differences(old, new, f"{path}{i}")
+    elif before != now:
+        yield Change(where, before, now)
+
+
+def _fill(one: Any, other: Any) -> Any:
+    """A part that is not there, compared with one that has entries, has none of them."""
+    return {} if one is None and isinstance(other, Mapping) else one
+
+
+class SavedTensors:
+    """The values of some tensors. They are put back where they lie, so whoever else holds a tensor sees them too."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._tensors = list(tensors)
+        self._values = [tensor.detach().clone() for tensor in self._tensors]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        for tensor, value in zip(self._tensors, self._values, strict=True):
+            tensor.copy_(value)
 
 
 class StepResult(NamedTuple):

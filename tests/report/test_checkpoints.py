@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 import told
-from instep.report.checkpoints import find_checkpoints, lines
+from instep.report.checkpoints import lines
 from instep.report.show import render
+from instep.run.run_files import find_checkpoints
 
 NOW_S = told.CREATED.timestamp()
 

@@ -4,10 +4,12 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from instep.checkpoint.tensorfile import Written, write_chunks
+from instep.errors import CheckpointError
 
 # Hidden names of what is on its way in or out; `shelf.tidy` knows what to do with each.
 WRITING, GONE, ASIDE = ".writing-", ".gone-", ".aside-"
@@ -17,19 +19,45 @@ def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> Written:
     """A new file with this content; waits for the disk."""
     with open(path, "xb", buffering=0) as file:
         written = write_chunks(file, chunks)
-        _sync(file.fileno())
+        sync(file.fileno())
     return written
+
+
+@contextmanager
+def write_beside(path: Path) -> Iterator[Path]:
+    """A free name beside `path`, of the same ending, to write; then that file, synced, is `path`. After an error it is gone.
+
+    `path` is the old file or the new one, never half of it. The folder is still to be synced.
+    """
+    beside = path.with_name(f"{WRITING}{secrets.token_hex(4)}-{path.name}")
+    try:
+        yield beside
+        with open(beside, "rb+") as file:
+            sync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """The file is the old one or the new one, never half of it. The folder is still to be synced."""
-    beside = path.with_name(f"{WRITING}{path.name}-{secrets.token_hex(4)}")
+    with write_beside(path) as beside:
+        beside.write_bytes(content)
+
+
+@contextmanager
+def save_as(path: Path) -> Iterator[Path]:
+    """`write_beside` for a path that a user gave: what is wrong with it is a CheckpointError that says what to do."""
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder; name a file in it, like {path / 'model.safetensors'}.")
+    if not path.parent.is_dir():
+        raise CheckpointError(f"{path} cannot be written: there is no folder {path.parent}; make it first.")
     try:
-        write_file(beside, [content])
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        with write_beside(path) as beside:
+            yield beside
+        sync_folder(path.parent)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be written: {error.strerror or error}.") from None
 
 
 def sync_folder(path: Path) -> None:
@@ -38,12 +66,12 @@ def sync_folder(path: Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        _sync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _sync(descriptor: int) -> None:
+def sync(descriptor: int) -> None:
     """Wait for the disk. On macOS fsync waits only until the drive has it in its own memory; Python leaves the rest to us."""
     if sys.platform == "darwin":
         import fcntl

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.checkpoint.placing import placing
+from instep.checkpoint.durable import save_as
 from instep.data.pieces import piece
 from instep.data.structure import columns, map_columns, size
 from instep.errors import CheckpointError
@@ -41,7 +41,7 @@ def export_model(model: nn.Module, batch: Any) -> Any:
 
 def write_exported(path: Path, program: Any, said: Mapping[str, str]) -> None:
     """Write a program with some texts beside it, which `torch.export.load` gives back as extra files."""
-    with placing(path) as beside, _quietly():
+    with save_as(path) as beside, _quietly():
         torch.export.save(program, beside, extra_files=dict(said))
 
 

@@ -6,7 +6,7 @@ word for stands as JSON under `__metadata__`: dtypes, strides, views. Other libr
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from instep.checkpoint import jsontext
 from instep.checkpoint.dtypes import BY_NAME, KEPT_BY_NAME, NAMES, STORED_AS, name_of, stored_form
@@ -42,8 +42,14 @@ def _notes(layout: Layout) -> dict[str, Any]:
     }
 
 
-def length_of(first: bytes, file_bytes: int) -> int:
-    """How long the JSON is, from the first 8 bytes of a file."""
+def read(file: BinaryIO, file_bytes: int) -> tuple[bytes, Layout]:
+    """The header at the beginning of a file of this size: its bytes, and the layout that they describe."""
+    first = file.read(8)
+    text = file.read(_length(first, file_bytes))
+    return first + text, parse(text, file_bytes - 8 - len(text))
+
+
+def _length(first: bytes, file_bytes: int) -> int:
     length = int.from_bytes(first, "little")
     if len(first) != 8 or length > file_bytes - 8:
         raise CheckpointError("it ends before its header does")

@@ -104,14 +104,11 @@ def _read(piece: Piece, begin: int, end: int) -> Tensor:
 
 
 def _pieces(path: Path) -> list[tuple[str, Piece]]:
-    size = path.stat().st_size
     with open(path, "rb") as file:
-        first = file.read(8)
-        text = file.read(header.length_of(first, size))
-    layout = header.parse(text, size - 8 - len(text))
-    offsets = _offsets(text)
+        head, layout = header.read(file, path.stat().st_size)
+    offsets = _offsets(head[8:])
     found: list[tuple[str, Piece]] = []
-    place = 8 + len(text)
+    place = len(head)
     for one in layout.stored:
         found.append((one.name, Piece(path, place, one.dtype, one.shape, _first_row(one.name, one.shape, offsets))))
         place += one.size_bytes

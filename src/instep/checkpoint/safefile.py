@@ -7,9 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from instep.checkpoint import header
-from instep.checkpoint.durable import write_file
+from instep.checkpoint.durable import save_as, write_file
 from instep.checkpoint.layout import lay_out
-from instep.checkpoint.placing import placing
 from instep.checkpoint.tensorfile import chunks_of, read_tensors
 from instep.errors import CheckpointError
 
@@ -35,5 +34,5 @@ def write_safetensors(path: Path, tensors: Mapping[str, Any]) -> None:
             )
     layout = lay_out(tensors, str(path))
     head = header.render(layout, str(path))
-    with placing(path) as beside:
+    with save_as(path) as beside:
         write_file(beside, chunks_of(layout, tensors, head))

@@ -62,10 +62,8 @@ def as_bytes(tensor: Tensor) -> memoryview:
 
 def read_tensors(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], int]:
     """The tensors of an open file of this size and its checksum. Memory for at most `size_bytes` is taken."""
-    first = file.read(8)
-    text = file.read(header.length_of(first, size_bytes))
-    layout = header.parse(text, size_bytes - 8 - len(text))
-    checksum = zlib.crc32(text, zlib.crc32(first))
+    head, layout = header.read(file, size_bytes)
+    checksum = zlib.crc32(head)
     tensors: dict[str, Tensor] = {}
     for one in layout.stored:
         tensors[one.name], checksum = _read_one(file, one, checksum)

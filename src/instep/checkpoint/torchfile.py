@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from instep.checkpoint.placing import placing
+from instep.checkpoint.durable import save_as
 from instep.errors import CheckpointError
 
 ENDINGS = (".pt", ".pth", ".bin")
@@ -30,7 +30,7 @@ def read_torch(path: Path) -> Any:
 
 def write_torch(path: Path, content: Mapping[str, Any]) -> None:
     """Write a torch file that `weights_only=True` reads back; an entry that would need more is refused by its name."""
-    with placing(path) as beside:
+    with save_as(path) as beside:
         try:
             torch.save(content, beside)
         except (pickle.PicklingError, TypeError, AttributeError):  # functions, locks, open files

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.checkpoint.placing import placing
+from instep.checkpoint.durable import save_as
 from instep.checkpoint.safefile import read_safetensors, write_safetensors
 from instep.checkpoint.torchfile import read_torch, write_torch
 from instep.cli.border import WrongUse
@@ -76,7 +76,7 @@ def _write_numpy(path: Path, named: Mapping[str, Tensor]) -> None:
         arrays = {name: value.numpy() for name, value in named.items()}
     except TypeError as error:  # bfloat16 and the like
         raise WrongUse(f"{path} cannot hold the predictions: {error}; use .safetensors.") from None
-    with placing(path) as beside, open(beside, "xb") as file:
+    with save_as(path) as beside, open(beside, "xb") as file:
         if path.suffix == ".npy":
             np.save(file, next(iter(arrays.values())), allow_pickle=False)
         else:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from instep.cli.border import WrongUse
 from instep.errors import FolderError
-from instep.run.folder import DESCRIPTION
 from instep.run.lock import Lock
+from instep.run.run_files import DESCRIPTION
 
 
 def move_aside(folder: Path) -> Path | None:

@@ -7,22 +7,16 @@ and Python's import machinery. An error that comes from Instep alone keeps its w
 import os
 import signal
 import sys
-import sysconfig
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
-from instep.errors import DescriptionError, InstepError, Interrupted, Notice
+from instep.errors import DescriptionError, InstepError, Interrupted, Notice, is_instep_file, is_user_file
 
 FAILED, WRONG_USE, SIGNALLED = 1, 2, 128
 RED, YELLOW, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-_RECIPES = _PACKAGE / "cli" / "recipes"  # trained like a user's file, so its frames are shown like theirs
-_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class WrongUse(Exception):
@@ -75,29 +69,15 @@ def own_traceback(error: BaseException) -> str:
         pending += [link.__cause__, link.__context__, *(link.exceptions or ())]
         if link.exc_type is not None and issubclass(link.exc_type, SyntaxError):  # says its place itself; no frame is the user's
             link.stack[:] = _outside(link.stack)
-        elif any(_is_users(frame) for frame in link.stack):
-            first = next(index for index, frame in enumerate(link.stack) if _is_users(frame))
-            link.stack[:] = _outside(link.stack[first:])
+        else:
+            first = next((index for index, frame in enumerate(link.stack) if is_user_file(frame.filename)), None)
+            if first is not None:
+                link.stack[:] = _outside(link.stack[first:])
     return "".join(report.format())
 
 
 def _outside(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    return [frame for frame in frames if not (frame.filename.startswith("<frozen importlib") or _is_ours(frame))]
-
-
-def _is_users(frame: traceback.FrameSummary) -> bool:
-    """Neither Instep's nor installed nor Python's own."""
-    if frame.filename.startswith("<") or _is_ours(frame):
-        return False
-    return not any(Path(frame.filename).resolve().is_relative_to(library) for library in _LIBRARIES) or _is_recipe(frame)
-
-
-def _is_ours(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).resolve().is_relative_to(_PACKAGE) and not _is_recipe(frame)
-
-
-def _is_recipe(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).resolve().is_relative_to(_RECIPES)
+    return [frame for frame in frames if not (frame.filename.startswith("<frozen importlib") or is_instep_file(frame.filename))]
 
 
 def _said(error: BaseException, code: int) -> int:

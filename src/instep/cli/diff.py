@@ -13,8 +13,7 @@ from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.errors import CheckpointError
 from instep.report import diff, weights
-from instep.report.folder import read_run
-from instep.run.folder import CHECKPOINTS
+from instep.run.run_files import CHECKPOINTS, read_run
 
 
 @dataclass(frozen=True)

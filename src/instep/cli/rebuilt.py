@@ -20,10 +20,9 @@ from instep.cli.train import Own as TrainOptions
 from instep.data.pieces import piece
 from instep.data.structure import size
 from instep.errors import CheckpointError
-from instep.report.folder import RunFolder, read_run, section
-from instep.run.changes import differences
+from instep.records import differences
 from instep.run.description import told
-from instep.run.folder import CHECKPOINTS
+from instep.run.run_files import CHECKPOINTS, RecordedRun, read_run, section
 from instep.trainer import Trainer
 
 # Options that all these commands have.
@@ -38,7 +37,7 @@ File = Annotated[str | None, tyro.conf.arg(metavar="FILE.py[:build]", help_behav
 class Rebuilt:
     """A Trainer with the weights of a checkpoint of its run."""
 
-    run: RunFolder
+    run: RecordedRun
     trainer: Trainer
     step: int  # of the checkpoint
 
@@ -82,7 +81,7 @@ def example_batch(trainer: Trainer, samples: int) -> Any:
     return piece(batch, 0, min(samples, size(batch) or samples))
 
 
-def _script(run: RunFolder, file: str | None) -> script.Script:
+def _script(run: RecordedRun, file: str | None) -> script.Script:
     if file is not None:
         return script.load(file)
     recorded = section(run.description, "script")
@@ -99,7 +98,7 @@ def _script(run: RunFolder, file: str | None) -> script.Script:
     return script.load(f"{path}:{recorded.get('function', 'build')}")
 
 
-def _hyper_parameters(run: RunFolder, found: script.Script) -> dict[str, Any]:
+def _hyper_parameters(run: RecordedRun, found: script.Script) -> dict[str, Any]:
     """The values that build was called with: from the command line, which gives their types, held against the record."""
     typed = section(run.description, "script").get("options")
     options = [str(option) for option in typed] if isinstance(typed, list) else []
@@ -130,7 +129,7 @@ def _as_recorded(name: str, now: Any, recorded: Mapping[str, Any], found: script
     raise WrongUse(f"{found} has another default for {name} than the run was trained with, {before!r}; put that back.")
 
 
-def _note_other_data(run: RunFolder, trainer: Trainer) -> None:
+def _note_other_data(run: RecordedRun, trainer: Trainer) -> None:
     before, now = section(run.description, "data"), trainer.run.describe()["data"]
     if before:
         for where, old, new in differences(before, now, "data"):

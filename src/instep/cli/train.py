@@ -21,8 +21,8 @@ from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
 from instep.errors import InstepError
 from instep.report.plan import render
-from instep.run.folder import CHECKPOINTS, read_description
 from instep.run.history import History, Row
+from instep.run.run_files import CHECKPOINTS, read_description
 from instep.text import duration, number, rate
 from instep.trainer import Trainer
 

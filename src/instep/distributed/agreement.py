@@ -5,11 +5,12 @@ A digest of 8 bytes travels; only where one is another are the descriptions them
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from instep.distributed.world import World
 from instep.errors import PeerError
+from instep.records import Change, differences
 from instep.text import cut
 
 
@@ -20,7 +21,7 @@ def require_same(world: World, description: Mapping[str, Any]) -> None:
     if len(set(digests)) == 1:
         return
     first = json.loads(world.broadcast_object(text))
-    found = [] if digests[world.rank] == digests[0] else list(differences(first, json.loads(text), ""))
+    found = [] if digests[world.rank] == digests[0] else [_text(change) for change in differences(first, json.loads(text))]
     by_rank = world.gather_objects(found[:8])
     rows = [f"  rank {rank}: {line}" for rank, lines in enumerate(by_rank) for line in lines]
     raise PeerError(
@@ -31,14 +32,6 @@ def require_same(world: World, description: Mapping[str, Any]) -> None:
     )
 
 
-def differences(first: Any, own: Any, where: str) -> Iterator[str]:
-    """Every leaf that differs, with both values."""
-    if isinstance(first, Mapping) and isinstance(own, Mapping):
-        for name in dict.fromkeys([*first, *own]):
-            yield from differences(first.get(name), own.get(name), f"{where}.{name}".removeprefix("."))
-    elif first != own:
-        yield f"{where} is {_shown(own)}, not {_shown(first)}"
-
-
-def _shown(value: Any) -> str:
-    return cut("missing" if value is None else value)
+def _text(change: Change) -> str:
+    now, first = ("missing" if value is None else value for value in (change.now, change.before))
+    return f"{change.where} is {cut(now)}, not {cut(first)}"

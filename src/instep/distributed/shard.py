@@ -17,6 +17,7 @@ from instep.distributed.agreement import require_same
 from instep.distributed.dtensors import is_sharded
 from instep.distributed.world import World
 from instep.errors import DescriptionError
+from instep.text import listed
 
 Shard = bool | str | Sequence[str]
 
@@ -73,8 +74,8 @@ def shard_model(world: World, model: nn.Module, shard: Shard, device: torch.devi
         fully_shard(unit, mesh=mesh, reshard_after_forward=True)
     assert isinstance(model, FSDPModule)
     model.set_reduce_scatter_unused_params(True)  # a branch that one process did not take would let the others wait
-    named = ", ".join(list(units)[:4]) + (f" and {len(units) - 4} more" if len(units) > 4 else "")
-    return [f"sharded over {world.size} processes: {named + ', and the rest' if units else 'the model as one unit'}"]
+    named = f"{listed(units, 4)}, and the rest" if units else "the model as one unit"
+    return [f"sharded over {world.size} processes: {named}"]
 
 
 class Shares:

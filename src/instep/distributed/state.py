@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from instep.distributed.agreement import require_same
 from instep.distributed.world import World
+from instep.records import SavedTensors
 
 
 def begin_alike(world: World, model: nn.Module) -> bool:
@@ -39,14 +40,12 @@ def take_from_first(tensors: Iterable[Tensor]) -> bool:
 def buffers_of_first(*models: nn.Module) -> Iterator[None]:
     """Inside, the buffers are those of rank 0, so that all processes look at one model; afterwards everybody has their own."""
     buffers = [buffer for model in models for buffer in model.buffers()]
-    own = [buffer.clone() for buffer in buffers]
+    own = SavedTensors(buffers)
     take_from_first(buffers)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, value in zip(buffers, own, strict=True):
-                buffer.copy_(value)
+        own.put_back()
 
 
 def _bytes(tensor: Tensor) -> Tensor:

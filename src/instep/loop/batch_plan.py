@@ -7,6 +7,7 @@ from torch import nn
 from instep.data.pieces import bounds
 from instep.data.share import Part
 from instep.errors import DescriptionError
+from instep.loop.interval import parse_interval
 
 EvaluateEvery = int | str | None
 
@@ -128,15 +129,9 @@ class BatchPlan:
 
     def evaluation_step(self, every: EvaluateEvery) -> int | None:
         """After how many updates an evaluation is due; None for never."""
-        if every is None:
-            return None
-        if isinstance(every, int) and not isinstance(every, bool) and every >= 1:
-            return every
-        words = every.split() if isinstance(every, str) else []
-        if words == ["epoch"]:
-            return self.steps_per_epoch
-        if len(words) == 2 and words[0].isdecimal() and int(words[0]) >= 1 and words[1] in ("epoch", "epochs", "updates"):
-            return int(words[0]) * (1 if words[1] == "updates" else self.steps_per_epoch)
+        interval = parse_interval(every, self.steps_per_epoch)
+        if interval is not None and interval.seconds is None:
+            return interval.updates
         raise DescriptionError(
             f'evaluate_every={every!r} is not known; use "epoch", "2 epochs", a number of updates like 500, or None for never.'
         )

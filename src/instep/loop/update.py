@@ -28,7 +28,7 @@ from instep.loop.objective import Loss, as_loss
 from instep.loop.shared_accumulation import SharedSums
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
-from instep.records import StepResult
+from instep.records import SavedTensors, StepResult
 
 
 class Exchange(Protocol):
@@ -124,7 +124,7 @@ class UpdateCycle:
                     (value if self._scaler is None else self._scaler.scale(value)).backward()
         done = self._finish(sums)
         if buffers and not done.stepped:
-            _assign(*buffers)  # what was skipped must not stay in BatchNorm's statistics
+            buffers.put_back()  # what was skipped must not stay in BatchNorm's statistics
         return done
 
     def _with_others(self, exchange: Exchange, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
@@ -183,12 +183,9 @@ class UpdateCycle:
         returned = objective(micro_batch) if self.model is None else objective(self.model, micro_batch)
         return returned if isinstance(returned, Loss) else as_loss(returned, micro_batch)
 
-    def _guarded_buffers(self) -> tuple[list[Tensor], list[Tensor]] | None:
-        """The buffers and their values, where an update may be skipped after its forward."""
-        if self._on_nonfinite == "stop" or self.model is None:
-            return None
-        buffers = list(self.model.buffers())
-        return (buffers, [buffer.clone() for buffer in buffers]) if buffers else None
+    def _guarded_buffers(self) -> SavedTensors | None:
+        """The values of the buffers, where an update may be skipped after its forward."""
+        return None if self._on_nonfinite == "stop" or self.model is None else SavedTensors(self.model.buffers())
 
     def settle(self) -> None:
         """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
@@ -290,19 +287,17 @@ class UpdateCycle:
         Each evaluation starts from the same buffers; what the first one made of them (BatchNorm's statistics) is what stays.
         """
         buffers = [] if self.model is None else list(self.model.buffers())
-        before = [buffer.clone() for buffer in buffers]
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        weights = [p.detach().clone() for p in parameters]
-        after: list[Tensor] = []
+        before, after = SavedTensors(buffers), SavedTensors([])
+        weights = SavedTensors(p for group in self.optimizer.param_groups for p in group["params"])
         evaluations: list[StepResult] = []
 
         inside = False  # the closure, and not the optimizer's own work
 
         def closure() -> Tensor:
-            nonlocal inside
+            nonlocal inside, after
             inside = True
             if evaluations:
-                _assign(buffers, before)
+                before.put_back()
             self._clear()
             if self._exchange is not None:
                 sums = self._with_others(self._exchange, micro_batches, objective)
@@ -313,7 +308,7 @@ class UpdateCycle:
                     if value is not None:
                         value.backward()
             if not evaluations:
-                after.extend(buffer.clone() for buffer in buffers)
+                after = SavedTensors(buffers)
             evaluations.append(self._evaluated(sums))
             inside = False
             return evaluations[-1].loss
@@ -321,16 +316,16 @@ class UpdateCycle:
         try:
             self.optimizer.step(closure)  # type: ignore[arg-type]  # torch says float and takes tensors
         except Exception as error:
-            _assign(parameters, weights)  # a later evaluation failed: the ones before it have moved the weights already
-            _assign(buffers, before)
+            weights.put_back()  # a later evaluation failed: the ones before it have moved the weights already
+            before.put_back()
             if inside or not is_out_of_memory(error):
                 raise
             raise _step_too_large(self.optimizer, error) from error
         if not all(evaluation.stepped for evaluation in evaluations):
-            _assign(parameters, weights)
-            _assign(buffers, before)
+            weights.put_back()
+            before.put_back()
             return evaluations[0]._replace(stepped=False)
-        _assign(buffers, after)
+        after.put_back()
         return evaluations[0]
 
 
@@ -356,12 +351,6 @@ def _multiply(gradients: list[Any], factor: float | Tensor) -> None:
         return
     for device in {gradient.device for gradient in gradients}:
         torch._foreach_mul_([gradient for gradient in gradients if gradient.device == device], factor.to(device))
-
-
-def _assign(buffers: list[Tensor], values: list[Tensor]) -> None:
-    with torch.no_grad():
-        for buffer, value in zip(buffers, values, strict=True):
-            buffer.copy_(value)
 
 
 def _needs_closure(optimizer: Optimizer) -> bool:

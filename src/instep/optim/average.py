@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from instep.errors import DescriptionError
 from instep.optim.freeze import is_frozen
+from instep.records import SavedTensors
 
 _STATISTICS = ("running_mean", "running_var")
 
@@ -73,14 +74,12 @@ class Average:
         For runs that are not much longer than the window of the average. Each batch goes through `forward(module, batch)` once,
         with batch norms alone in train mode: dropout is off, no random number is drawn. Frozen batch norms keep theirs.
         """
-        kept = [buffer.clone() for buffer in self.module.buffers()]
+        kept = SavedTensors(self.module.buffers())
         try:
             self._recompute(batches, forward)
             yield self.module
         finally:
-            with torch.no_grad():
-                for buffer, value in zip(self.module.buffers(), kept, strict=True):
-                    buffer.copy_(value)
+            kept.put_back()
 
     def notes(self, total_steps: int) -> list[str]:
         """What the plan of a run of `total_steps` updates should say."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from instep.errors import DescriptionError
 from instep.optim.parts import Slot, What, modules_of, part_of
+from instep.text import listed
 
 LayerNames = Sequence[What | Sequence[What]]
 
@@ -75,8 +76,9 @@ def said_layers(model: nn.Module, slots: Sequence[Slot], layers: LayerNames) -> 
             index[slot.name] = labels.index(label)
     missing = [slot.name for slot in slots if slot.name not in index]
     if missing:
-        shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-        raise DescriptionError(f"layers= leaves out {shown}; name every part of the model, from the lowest to the top.")
+        raise DescriptionError(
+            f"layers= leaves out {listed(missing, 4)}; name every part of the model, from the lowest to the top."
+        )
     return Layers(tuple(labels), index)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from instep.report.folder import RunFolder
+from instep.run.run_files import RecordedRun
 from instep.text import clean, columns, number
 
 # What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
@@ -12,7 +12,7 @@ WIDTH = 48
 _NOTHING = object()
 
 
-def render(one: RunFolder, other: RunFolder, weights: list[str]) -> str:
+def render(one: RecordedRun, other: RecordedRun, weights: list[str]) -> str:
     """The descriptions, the numbers, and what was found about the weights."""
     runs = (clean(str(one.path)), clean(str(other.path)))
     notes = [
@@ -48,7 +48,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield clean(path), value
 
 
-def _numbers(one: RunFolder, other: RunFolder, runs: tuple[str, str]) -> list[str]:
+def _numbers(one: RecordedRun, other: RecordedRun, runs: tuple[str, str]) -> list[str]:
     """State and step, then the last and the best number of each evaluated column."""
     rows = [("state", one.state, other.state), ("step", _step(one), _step(other))]
     rows += [(f"last {name}", number(ours), number(theirs)) for name, ours, theirs in _both(_last(one), _last(other))]
@@ -61,13 +61,13 @@ def _both(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Iterator[tu
         yield clean(name), ours.get(name), theirs.get(name)
 
 
-def _last(run: RunFolder) -> dict[str, float]:
+def _last(run: RecordedRun) -> dict[str, float]:
     """The numbers of the last evaluation; without one, of the last line of the log."""
     rows = run.history.evaluations or run.history.rows
     return _metrics(rows[-1]) if rows else {}
 
 
-def _best(run: RunFolder) -> dict[str, float]:
+def _best(run: RecordedRun) -> dict[str, float]:
     """The monitored number where it was best."""
     best = run.history.best
     return {} if best is None else {run.history.monitor: best[run.history.monitor]}
@@ -77,7 +77,7 @@ def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in row.items() if isinstance(value, float) and name != "lr"}
 
 
-def _step(run: RunFolder) -> str:
+def _step(run: RecordedRun) -> str:
     return "-" if run.step is None else f"{run.step:,}"
 
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from instep.errors import DescriptionError
-from instep.report.folder import RunFolder, find_runs, read_run
+from instep.run.run_files import RecordedRun, find_runs, read_run
 from instep.text import age, clean, columns, number, size
 
 HEAD = ("run", "state", "step", "of", "best", "age", "size")
@@ -23,7 +23,7 @@ def render(folder: str | Path = "runs", *, now_s: float | None = None) -> str:
     return "\n".join([*lines, *_problems(found, folder)])
 
 
-def _row(run: RunFolder, folder: Path, now_s: float) -> tuple[str, ...]:
+def _row(run: RecordedRun, folder: Path, now_s: float) -> tuple[str, ...]:
     best, total = run.history.best, run.end
     return (
         _name(run, folder),
@@ -36,10 +36,10 @@ def _row(run: RunFolder, folder: Path, now_s: float) -> tuple[str, ...]:
     )
 
 
-def _problems(found: list[RunFolder], folder: Path) -> list[str]:
+def _problems(found: list[RecordedRun], folder: Path) -> list[str]:
     problems = [f"{_name(run, folder)}: {clean(problem)}" for run in found for problem in run.problems]
     return ["", *problems] if problems else []
 
 
-def _name(run: RunFolder, folder: Path) -> str:
+def _name(run: RecordedRun, folder: Path) -> str:
     return clean(str(run.path if run.path == folder else run.path.relative_to(folder)))

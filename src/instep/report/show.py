@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
-from instep.report.folder import RunFolder, read_run, section
 from instep.report.standing import epoch_number
 from instep.run.history import History
-from instep.text import age, clean, columns, labelled, number, rate, size, sparkline, wrapped
+from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
+from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
@@ -27,17 +27,17 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         _curves(run.history, width),
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
         _cycles(run.history, width),
-        checkpoints.lines(checkpoints.find_checkpoints(run.path), now_s),
+        checkpoints.lines(find_checkpoints(run.path), now_s),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _heading(run: RunFolder) -> str:
+def _heading(run: RecordedRun) -> str:
     title = run.description.get("title")
     return clean(f"{run.path}: {title}" if isinstance(title, str) else str(run.path))
 
 
-def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
+def _description(run: RecordedRun, now_s: float) -> list[tuple[str, str]]:
     said = run.description
     epochs = run.total("epochs")
     rows = [
@@ -45,7 +45,7 @@ def _description(run: RunFolder, now_s: float) -> list[tuple[str, str]]:
         ("created", f"{datetime.fromtimestamp(run.created_s):%Y-%m-%d %H:%M}, {age(now_s - run.created_s)} ago"),
         ("size", size(run.size_bytes)),
         ("epochs", f"{epochs:,}{' a cycle' if run.history.cycles else ''}" if epochs else ""),
-        ("device", ", ".join(filter(None, (_text(said.get("device", "")), _counted(said.get("threads"), "thread"))))),
+        ("device", ", ".join(filter(None, (_text(said.get("device", "")), _threads(said.get("threads")))))),
         ("versions", _listed(section(said, "versions"))),
         ("script", _script(section(said, "script"))),
         ("build", _listed(section(said, "hyper_parameters"))),
@@ -62,7 +62,7 @@ def _script(said: Mapping[str, Any]) -> str:
     return f"{file or 'the built-in recipe'}{'' if function in (None, 'build') else f':{function}'}"
 
 
-def _how_far(run: RunFolder) -> str:
+def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
@@ -126,8 +126,8 @@ def _listed(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={_text(value)}" for name, value in values.items() if value is not None)
 
 
-def _counted(count: Any, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}" if isinstance(count, int) else ""
+def _threads(count: Any) -> str:
+    return plural(count, "thread") if isinstance(count, int) else ""
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from instep.checkpoint.difference import form
 from instep.text import clean, columns, listed, number
 
 SHOWN = 20
@@ -45,7 +46,7 @@ def lines(one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[str, st
 def compare(name: str, one: Tensor, other: Tensor) -> Compared | None:
     """How two tensors differ; None where they are bitwise equal (a nan equals itself, 0.0 is not -0.0)."""
     if one.dtype != other.dtype or one.shape != other.shape:
-        return Compared(name, None, None, f"{_form(one)} and {_form(other)}")
+        return Compared(name, None, None, f"{form(one)} and {form(other)}")
     if torch.equal(_bits(one), _bits(other)):
         return None
     wide = torch.complex128 if one.is_complex() else torch.float64
@@ -57,10 +58,6 @@ def compare(name: str, one: Tensor, other: Tensor) -> Compared | None:
 
 def _bits(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous().view(-1).view(torch.uint8)
-
-
-def _form(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _alone(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[list[str], list[str]]:

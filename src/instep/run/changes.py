@@ -1,9 +1,10 @@
 """Changes: what differs between the description of a run in its folder and the one that wants to go on with it."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from instep.errors import DescriptionError, InstepError
+from instep.records import Change, differences
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
 from instep.text import cut
@@ -27,8 +28,6 @@ MOVED_TO_VALID = {"valid_transform": "transform", "valid_batch_transform": "batc
 # Settings of earlier versions: by their present names, and those that are no more.
 RENAMED = {"every": "update_every"}
 GONE = ("channels_last",)
-
-Change = tuple[str, Any, Any]  # where, before, now
 
 
 def require_same(
@@ -74,24 +73,6 @@ def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[
         for name, kept in (description.get("data") or {}).items()
     }
     return {**description, "settings": settings, "data": data}
-
-
-def differences(before: Any, now: Any, where: str) -> Iterator[Change]:
-    """Every leaf that differs; lists of different lengths as a whole."""
-    before, now = _filled(before, now), _filled(now, before)
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for name in dict.fromkeys([*before, *now]):
-            yield from differences(before.get(name), now.get(name), f"{where}.{name}")
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for i, (old, new) in enumerate(zip(before, now, strict=True)):
-            yield from differences(old, new, f"{where}.{i}")
-    elif before != now:
-        yield where, before, now
-
-
-def _filled(one: Any, other: Any) -> Any:
-    """A part that is not there, compared with one that has entries, has none of them."""
-    return {} if one is None and isinstance(other, Mapping) else one
 
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:

@@ -10,6 +10,7 @@ from instep.checkpoint.sharded import ShardWriter, seal_shards
 from instep.distributed.world import World
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
+from instep.loop.interval import Interval, parse_interval
 from instep.run.folder import CHECKPOINTS
 
 CheckpointEvery = int | str | None
@@ -28,7 +29,7 @@ class Saver:
     ) -> None:
         if keep is not None:
             require_whole("keep", keep, least=1)
-        self._every_updates, self._every_s = _interval(every, steps_per_epoch)
+        self._every_updates, self._every_s = _parse(every, steps_per_epoch)
         self._keep = keep
         self._sharing = sharing  # the processes, where each writes its share of the model
         self._writer: Writer | ShardWriter | None = None
@@ -103,20 +104,11 @@ class Saver:
             writer.close()
 
 
-def _interval(every: CheckpointEvery, steps_per_epoch: int) -> tuple[int | None, float | None]:
-    """Updates or seconds between two checkpoints."""
-    if every is None:
-        return None, None
-    if isinstance(every, int) and not isinstance(every, bool) and every >= 1:
-        return every, None
-    words = every.split() if isinstance(every, str) else []
-    if words == ["epoch"]:
-        return steps_per_epoch, None
-    if len(words) == 2 and words[1] in ("minute", "minutes") and words[0].replace(".", "", 1).isdecimal() and float(words[0]) > 0:
-        return None, 60 * float(words[0])
-    if len(words) == 2 and words[1] in ("epoch", "epochs", "updates") and words[0].isdecimal() and int(words[0]) >= 1:
-        return int(words[0]) * (1 if words[1] == "updates" else steps_per_epoch), None
-    raise DescriptionError(
-        f'checkpoint_every={every!r} is not known; use "epoch", "2 epochs", a number of updates, "10 minutes", or None '
-        "for only the best and the last."
-    )
+def _parse(every: CheckpointEvery, steps_per_epoch: int) -> Interval:
+    interval = parse_interval(every, steps_per_epoch)
+    if interval is None:
+        raise DescriptionError(
+            f'checkpoint_every={every!r} is not known; use "epoch", "2 epochs", a number of updates, "10 minutes", or None '
+            "for only the best and the last."
+        )
+    return interval

@@ -1,14 +1,10 @@
 """What went wrong while data was loaded: which sample, and which line of the user's own code; here or in a worker."""
 
-import sysconfig
 import traceback
-from pathlib import Path
 from typing import NamedTuple
 
-from instep.errors import DataError
+from instep.errors import DataError, is_user_file
 
-_PACKAGE = Path(__file__).resolve().parent.parent.parent
-_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 LONGEST = 300  # signs of somebody else's message that are shown
 
 
@@ -49,16 +45,9 @@ def unpacked(failure: Failure) -> DataError:
 def _where(error: BaseException) -> str:
     """The innermost line that is neither Instep's nor a library's."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_users(frame.filename)]
+    own = [frame for frame in frames if is_user_file(frame.filename)]
     if not own:
         return ""
     frame = own[-1]
     line = f": {frame.line}" if frame.line else ""
     return f" ({frame.filename}:{frame.lineno}, in {frame.name}{line})"
-
-
-def _is_users(filename: str) -> bool:
-    if filename.startswith("<"):
-        return False
-    path = Path(filename).resolve()
-    return not any(path.is_relative_to(folder) for folder in (_PACKAGE, *_LIBRARIES))

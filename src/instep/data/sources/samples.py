@@ -4,8 +4,6 @@ Owns how samples are loaded, whichever process does it. Python's, NumPy's and to
 and stand where they stood afterwards.
 """
 
-import functools
-import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +16,6 @@ from instep import keys
 from instep.data.collate import Misfit, collate, misfit
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
 from instep.data.loading.failure import failed
-from instep.data.loading.keyed import Keyed
 from instep.data.position import Collate, Indices, Position, Transform
 from instep.errors import DataError, DescriptionError
 
@@ -52,7 +49,6 @@ class Samples:
         at_once = transform is None and has_own_batched_fetch(dataset)
         self._at_once = at_once if batched_fetch is None else batched_fetch
         self._length = _length_of(dataset, name)
-        self._keyed = Keyed(functools.partial(operator.getitem, dataset) if transform is None else self._load)
         self._slot: Indices = np.zeros(1, np.int64)  # the sample that is being loaded
 
     def __len__(self) -> int:
@@ -86,14 +82,14 @@ class Samples:
 
     def _loaded(self, indices: list[int], at: Position) -> list[Any]:
         seed, epoch, place = at
-        slot, load, for_sample = self._slot, self._keyed.load, keys.for_sample
+        slot, load, for_sample, seed_all = self._slot, self._load, keys.for_sample, keys.seed_all
         samples = []
         index = -1
-        self._keyed.begin(len(indices))
         try:
             for row, index in enumerate(indices):
                 slot[0] = index
-                samples.append(load(index, for_sample(seed, epoch, place + row), row))
+                seed_all(for_sample(seed, epoch, place + row))
+                samples.append(load(index))
         except Exception as error:
             raise self._unloadable(index, error) from error
         return samples

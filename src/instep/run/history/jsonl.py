@@ -52,9 +52,11 @@ class HistoryFile:
 
     def sync(self) -> None:
         """See to it that what was appended outlives a power cut. Waits for the disk."""
+        from instep.checkpoint.durable import sync  # brings torch, which who only reads a history can do without
+
         if self.path.exists():
             with self.path.open("rb") as file:
-                os.fsync(file.fileno())
+                sync(file.fileno())
 
     def cut(self, length_bytes: int) -> None:
         """Drop what stands after `length_bytes`, for a run that goes on from there."""

@@ -1,7 +1,12 @@
-"""RunFolder: a run as its folder tells it. Files may be missing, torn or half written: that is said, and the rest is shown."""
+"""The files of a run folder: their names, and how they are read and written, without torch.
+
+`read_run` reads what there is, for people: files may be missing, torn or half written; that is said, and the rest is shown.
+`read_description` is for a run that goes on, which must not begin from half of a description.
+"""
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,14 +14,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, FolderError
 from instep.run.history import History, HistoryFile, Mode
 
-DESCRIPTION, HISTORY = "run.json", "history.jsonl"
+DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
+BEST = "BEST"  # names the best checkpoint
+_CHECKPOINT = re.compile(r"step-(\d{8,15})")
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RecordedRun:
     """What could be read from a run folder."""
 
     path: Path
@@ -87,27 +94,49 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_run(path: Path) -> RunFolder:
+def read_run(path: Path) -> RecordedRun:
     """Read what there is; refuses only what is no run at all."""
     if not path.exists():
         raise DescriptionError(f"{path} does not exist; `instep runs` lists the runs there are.")
     if not is_run(path):
         raise DescriptionError(f"{path} is not a run: it has neither {DESCRIPTION} nor {HISTORY}.")
-    description, wrong_description = _read_description(path / DESCRIPTION)
+    found, problem = _parse_description(path)
+    description = found or {}
+    wrong_description = f"{DESCRIPTION} {problem or 'is missing'}" if found is None else None
     monitor = description.get("monitor")
     monitor = monitor if isinstance(monitor, str) else "valid/loss"
     history, wrong_history = _read_history(path / HISTORY, monitor, "max" if description.get("monitor_mode") == "max" else "min")
-    return RunFolder(path, description, history, tuple(filter(None, (wrong_description, wrong_history))))
+    return RecordedRun(path, description, history, tuple(filter(None, (wrong_description, wrong_history))))
 
 
-def _read_description(path: Path) -> tuple[Mapping[str, Any], str | None]:
+def read_description(path: Path) -> dict[str, Any] | None:
+    """What `run.json` of this folder holds; None where there is none. Raises FolderError where it cannot be read."""
+    found, problem = _parse_description(path)
+    if problem is not None:
+        raise FolderError(f"{path / DESCRIPTION} {problem}.")
+    return found
+
+
+def _parse_description(path: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """The description, None where there is none; and what is wrong with it."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads((path / DESCRIPTION).read_bytes())
     except FileNotFoundError:
-        return {}, f"{path.name} is missing"
+        return None, None
     except (OSError, ValueError, RecursionError) as error:
-        return {}, f"{path.name} cannot be read: {error}"
-    return (found, None) if isinstance(found, dict) else ({}, f"{path.name} is not a JSON object")
+        return None, f"cannot be read: {error}"
+    return (found, None) if isinstance(found, dict) else (None, "is not a JSON object")
+
+
+def write_description(path: Path, description: Mapping[str, Any]) -> None:
+    """Write `run.json` of this folder; the file is the old one or the new one, never half of it. Waits for the disk."""
+    from instep.checkpoint.durable import replace_file  # brings torch
+
+    content = json.dumps(description, indent=2, allow_nan=False) + "\n"
+    try:
+        replace_file(path / DESCRIPTION, content.encode())
+    except OSError as error:
+        raise FolderError(f"{path / DESCRIPTION} cannot be written: {error.strerror}.") from None
 
 
 def _read_history(path: Path, monitor: str, mode: Mode) -> tuple[History, str | None]:
@@ -125,3 +154,40 @@ def section(description: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """A part of the description; empty where it is not there, or is something else."""
     value = description.get(name)
     return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class CheckpointEntry:
+    """A checkpoint that a run keeps, as a listing of its folder tells it: nothing of what is in it is read."""
+
+    step: int
+    size_bytes: int
+    written_s: float  # since 1970
+    is_best: bool
+    is_latest: bool
+
+
+def find_checkpoints(run: Path) -> list[CheckpointEntry]:
+    """The checkpoints of a run, the oldest first; none where it has none, or they cannot be listed."""
+    folder = run / CHECKPOINTS
+    found: dict[int, Path] = {}
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_dir():
+                found[int(match[1])] = path
+    best, latest = _step_named_by(folder / BEST), max(found, default=None)
+    entries = []
+    for step, path in sorted(found.items()):
+        with suppress(OSError):  # a run that is going on deletes old ones
+            files = [entry.stat(follow_symlinks=False) for entry in os.scandir(path)]
+            written_s = max((file.st_mtime for file in files), default=path.stat().st_mtime)
+            size_bytes = sum(file.st_size for file in files)
+            entries.append(CheckpointEntry(step, size_bytes, written_s, step == best, step == latest))
+    return entries
+
+
+def _step_named_by(label: Path) -> int | None:
+    with suppress(OSError, ValueError), open(label, encoding="ascii") as file:
+        match = _CHECKPOINT.fullmatch(file.read(64).strip())
+        return int(match[1]) if match else None
+    return None
