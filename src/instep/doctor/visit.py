@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from instep.doctor.attention import Attention
 from instep.doctor.engine import Engine
 from instep.doctor.finding import SEVERITIES, Finding
 from instep.doctor.hub import Hub
@@ -16,6 +15,7 @@ from instep.doctor.patches import Patches
 from instep.doctor.report import render, wants_colour
 from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
+from instep.doctor.step_sampling import StepSampling
 from instep.doctor.trace import Trace
 from instep.doctor.watch import areas
 
@@ -74,7 +74,7 @@ class Visit:
         modules = areas()
         for module in modules:
             self._observers += [kind(self.trace, self.hub) for kind in module.OBSERVERS]
-        self._observers.append(Attention(self.trace, self.hub))
+        self._observers.append(StepSampling(self.trace, self.hub))
         for observer in [*self._observers, self.engine, self._patches]:
             self.hub.connect(observer)
         self._patches.install(patch for module in modules for patch in getattr(module, "PATCHES", ()))
