@@ -34,7 +34,7 @@ from instep.distributed.shard import Shard, Shares, require_shardable, require_s
 from instep.distributed.spread import Spread, first_does, placed_in, prepared
 from instep.distributed.state import take_from_first
 from instep.distributed.world import World, enter
-from instep.doctor.house_call import watching
+from instep.doctor.watching import watching
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.examiner import Examiner
 from instep.folder import CHECKPOINTS

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from instep.doctor.extra_forward import ExtraForward, is_safe
 from instep.doctor.settings import Settings
-from instep.doctor.visit import Visit
 from instep.doctor.watch.influence import shifted
+from instep.doctor.watcher import Watcher
 
 
 class Busy(nn.Module):
@@ -111,7 +111,7 @@ def _train(settings: Settings) -> list[str]:
     torch.manual_seed(0)
     x, y, model = torch.randn(64, 2, 3), torch.randint(0, 2, (64,)), Mixed()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with Visit(settings) as visit:
+    with Watcher(settings) as visit:
         for _ in range(6):
             for pick in torch.randperm(64).split(8):
                 optimizer.zero_grad()

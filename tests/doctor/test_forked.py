@@ -12,7 +12,7 @@ from instep.doctor.extra_forward import ExtraForward, is_closed
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.identities import Identities
 from instep.doctor.settings import Settings
-from instep.doctor.visit import Visit
+from instep.doctor.watcher import Watcher
 
 SEEN: list[float] = []
 
@@ -65,7 +65,7 @@ def _trained(kind: type[nn.Module], watched: bool) -> list[Tensor]:
     SEEN.clear()
     model, data = kind(), torch.randn(80, 8)
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    visit = Visit(Settings())
+    visit = Watcher(Settings())
     if watched:
         visit.begin()
     for _ in range(2):
@@ -102,7 +102,7 @@ def test_training_is_the_same_where_a_forward_writes() -> None:
 def test_a_computed_weight_is_asked_for_by_nobody_else() -> None:
     counted, model = Counted(), nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
     parametrize.register_parametrization(model[0], "weight", counted)
-    visit = Visit(Settings(probes=False))
+    visit = Watcher(Settings(probes=False))
     visit.begin()
     before = counted.asked
     for _ in range(3):

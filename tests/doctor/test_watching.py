@@ -23,11 +23,11 @@ from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
 from instep.doctor.step_sampling import BURST, EVERY, FIRST, multiplications
 from instep.doctor.trace import Trace
-from instep.doctor.visit import Visit
 from instep.doctor.watch.backwards import Backwards, provenance
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watcher import Watcher
 
 
 def hub() -> Hub:
@@ -199,7 +199,7 @@ def test_memory_stays_constant() -> None:
 def test_one_visit_at_a_time() -> None:
     with instep.watch(aloud=False), pytest.raises(RuntimeError, match="the doctor is watching already"):
         instep.watch().begin()
-    assert not Visit.is_going_on()
+    assert not Watcher.is_going_on()
 
 
 def test_where_a_tensor_comes_from() -> None:

@@ -95,11 +95,11 @@ class ProcessWatch:
             visit.leave()
 
     def _begin(self) -> None:
-        from instep.doctor.visit import Visit
+        from instep.doctor.watcher import Watcher
 
         if self._visit is not None:
             return
-        visit = Visit(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
+        visit = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
         try:
             visit.begin()
         except Exception:  # the script goes on unwatched
