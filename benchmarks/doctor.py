@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.visit import Visit
+from instep.doctor.watcher import Watcher
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def training(work: Work) -> Iterator[None]:
 
 def block(work: Work, *, watched: bool) -> float:
     """Seconds of CPU time of a step."""
-    with Visit() if watched else nullcontext():
+    with Watcher() if watched else nullcontext():
         steps = training(work)
         for _ in range(max(work.steps // 4, 30)):  # the first steps are looked at more closely; that is over soon
             next(steps)
@@ -111,7 +111,7 @@ def measure(work: Work, rounds: int) -> tuple[float, float, float]:
 def profile(work: Work) -> None:
     """Where the doctor's own time goes."""
     profiler = cProfile.Profile()
-    with Visit():
+    with Watcher():
         steps = training(work)
         for _ in range(100):
             next(steps)

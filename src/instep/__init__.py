@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from instep import schedules as schedules
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
-    from instep.doctor.visit import watch as watch
+    from instep.doctor.watcher import watch as watch
     from instep.loop.evaluate import evaluating as evaluating
     from instep.loop.metrics import accuracy as accuracy
     from instep.loop.objective import Loss as Loss
@@ -59,7 +59,7 @@ _HOME = {
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
     "unfreeze": "instep.optim.freeze",
-    "watch": "instep.doctor.visit",
+    "watch": "instep.doctor.watcher",
 }
 
 __all__ = [

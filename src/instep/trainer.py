@@ -14,7 +14,7 @@ from torch import nn
 
 from instep.data.loading.loader import WorkerCount
 from instep.distributed.shard import Shard
-from instep.doctor.house_call import watching
+from instep.doctor.watching import watching
 from instep.errors import DescriptionError, Interrupted
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.objective import LossFunction

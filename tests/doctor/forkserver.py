@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from instep.doctor.journal import Journal
-from instep.doctor.launch import PID, Resident
+from instep.doctor.launch import PID, ProcessWatch
 from instep.doctor.rules import all_rules
 from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
@@ -37,10 +37,10 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     folder = Path("doctor").absolute()
     folder.mkdir()
     journal = Journal(folder, Settings())
-    resident = Resident(journal, Settings())
+    process_watch = ProcessWatch(journal, Settings())
     os.environ[PID] = str(os.getpid())
-    resident.settle_in()
-    margins = resident.collect_margins()
+    process_watch.start()
+    margins = process_watch.collect_margins()
     sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
     try:
         runpy.run_path(script, run_name="__main__")
@@ -48,7 +48,7 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
         error = "" if stop.code in (None, 0) else f"exit code {stop.code}"
     except BaseException:
         error = traceback.format_exc()
-    resident.leave()
+    process_watch.end()
     findings = [finding.as_json() for finding in journal.findings()]
     clear = {"found": margins.found, "missed": margins.missed}
     return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps(), "margins": clear}

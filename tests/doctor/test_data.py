@@ -1,4 +1,4 @@
-"""Rehearsals leave nothing changed, and are not made where that cannot be promised."""
+"""Extra forwards leave nothing changed, and are not made where that cannot be promised."""
 
 import random
 from typing import Any
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from instep.doctor.rehearsal import Rehearsal, is_safe
+from instep.doctor.extra_forward import ExtraForward, is_safe
 from instep.doctor.settings import Settings
-from instep.doctor.visit import Visit
 from instep.doctor.watch.influence import shifted
+from instep.doctor.watcher import Watcher
 
 
 class Busy(nn.Module):
@@ -37,15 +37,15 @@ class Busy(nn.Module):
         return F.dropout(self.norm(self.fc(x)), 0.5) * random.random()
 
 
-def test_a_rehearsal_leaves_everything_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_extra_forward_leaves_everything_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     model, x = Busy(), torch.randn(6, 4)
     model.norm.eval()
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     versions = [tensor._version for tensor in model.state_dict(keep_vars=True).values()]
     generators = torch.get_rng_state(), random.getstate()
-    with Rehearsal(model) as play:
-        first, second = play((x,), {}), play((x,), {})
+    with ExtraForward(model) as forward:
+        first, second = forward((x,), {}), forward((x,), {})
     assert torch.equal(first, second)
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
     assert versions == [tensor._version for tensor in model.state_dict(keep_vars=True).values()]
@@ -58,10 +58,10 @@ def test_a_rehearsal_leaves_everything_as_it_was(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == ""
 
 
-def test_a_rehearsal_that_fails_puts_everything_back() -> None:
+def test_an_extra_forward_that_fails_puts_everything_back() -> None:
     model = Busy()
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), Rehearsal(model) as play:
-        play((torch.zeros(2, 3),), {})
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), ExtraForward(model) as forward:
+        forward((torch.zeros(2, 3),), {})
     assert model.calls == 0
     assert model.training
     assert model.norm.training
@@ -74,7 +74,7 @@ class Reaching(nn.Module):
         return x
 
 
-def test_models_that_reach_outside_are_not_rehearsed() -> None:
+def test_models_that_reach_outside_get_no_extra_forward() -> None:
     hooked = nn.Sequential(nn.Linear(2, 2))
     hooked[0].register_forward_hook(lambda *_: None)
     assert is_safe(nn.Sequential(nn.Linear(2, 2)))
@@ -111,7 +111,7 @@ def _train(settings: Settings) -> list[str]:
     torch.manual_seed(0)
     x, y, model = torch.randn(64, 2, 3), torch.randint(0, 2, (64,)), Mixed()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    with Visit(settings) as visit:
+    with Watcher(settings) as visit:
         for _ in range(6):
             for pick in torch.randperm(64).split(8):
                 optimizer.zero_grad()

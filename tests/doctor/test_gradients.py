@@ -8,10 +8,10 @@ from instep.doctor.rules.accumulation import _regular_leaks
 from instep.doctor.rules.graphs import graph_kept, graph_retained
 from instep.doctor.rules.updates import diverging_loss, exploding_updates, vanishing_updates
 from instep.doctor.trace import Trace
-from instep.doctor.visit import Visit
 from instep.doctor.watch.cycles import CyclePart, is_mean
 from instep.doctor.watch.graphs import GraphPlace, Graphs
 from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
+from instep.doctor.watcher import Watcher
 
 
 def trace_of(losses: list[float], ratios: list[float]) -> Trace:
@@ -104,9 +104,9 @@ def test_means_are_seen_through_sums() -> None:
     assert not is_mean(w.sum().grad_fn)
 
 
-def steps(model: nn.Module, count: int, *, backwards: int) -> Visit:
+def steps(model: nn.Module, count: int, *, backwards: int) -> Watcher:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    visit = Visit()
+    visit = Watcher()
     with visit:
         for _ in range(count):
             for _ in range(backwards):

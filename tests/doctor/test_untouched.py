@@ -111,7 +111,7 @@ def test_a_visit_that_cannot_begin_leaves_torch_as_it_was(monkeypatch: pytest.Mo
         def before_doubled(self, _: Any) -> None: ...
 
     doubled = SimpleNamespace(OBSERVERS=[Listener], PATCHES=[Patch("doubled", ("torch:Tensor.backward",))])
-    monkeypatch.setattr("instep.doctor.visit.areas", lambda: [*areas(), doubled])
+    monkeypatch.setattr("instep.doctor.watcher.areas", lambda: [*areas(), doubled])
     before, following = names(), _BaseDataLoaderIter.__next__
     with pytest.raises(ValueError, match="is patched twice; listen to the event of the first"):
         instep.watch().begin()

@@ -14,20 +14,20 @@ from torch.nn import functional as F
 from torch.nn.functional import cross_entropy  # a name of our own, as people have it
 
 import instep
-from instep.doctor import attention
-from instep.doctor.attention import BURST, EVERY, FIRST, multiplications
+from instep.doctor import step_sampling
 from instep.doctor.engine import Engine
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
+from instep.doctor.step_sampling import BURST, EVERY, FIRST, multiplications
 from instep.doctor.trace import Trace
-from instep.doctor.visit import Visit
 from instep.doctor.watch.backwards import Backwards, provenance
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watcher import Watcher
 
 
 def hub() -> Hub:
@@ -147,7 +147,7 @@ def test_steps_with_much_to_compute_are_all_watched(monkeypatch: pytest.MonkeyPa
     steps = FIRST + EVERY
     watched = []
     for limit in (23, 24):  # a step multiplies 4 × 2 × 3 times
-        monkeypatch.setattr(attention, "LARGE", limit)
+        monkeypatch.setattr(step_sampling, "LARGE", limit)
         with instep.watch(aloud=False) as visit:
             model, optimizer = small()
             for _ in range(steps):
@@ -166,7 +166,7 @@ def test_how_much_a_module_computes() -> None:
 
 def test_nothing_depends_on_a_clock() -> None:
     """What the doctor says of a run is a function of the run."""
-    folder = Path(attention.__file__).parent
+    folder = Path(step_sampling.__file__).parent
     clocks = re.compile(
         r"\b(import time|from time|import datetime|from datetime|perf_counter\(|monotonic\(|process_time\(|st_.time)"
     )
@@ -199,7 +199,7 @@ def test_memory_stays_constant() -> None:
 def test_one_visit_at_a_time() -> None:
     with instep.watch(aloud=False), pytest.raises(RuntimeError, match="the doctor is watching already"):
         instep.watch().begin()
-    assert not Visit.is_going_on()
+    assert not Watcher.is_going_on()
 
 
 def test_where_a_tensor_comes_from() -> None:

@@ -25,7 +25,7 @@ class Hub:
     """Who listens to what.
 
     `busy` is True before the watch begins, after it has ended, and while observers work; `resting` while only what is rare is
-    heard (see `attention`); `quiet` is either.
+    heard (see `step_sampling`); `quiet` is either.
     """
 
     def __init__(self, trace: Trace, locator: Locator) -> None:

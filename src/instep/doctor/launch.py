@@ -39,18 +39,18 @@ def run(settings: Settings, target: str, arguments: Sequence[str], *, module: bo
         (Path(folder) / _SETTINGS).write_text(settings.text(), encoding="utf-8")
         os.environ[FOLDER], os.environ[PID] = folder, str(os.getpid())
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHILD), os.environ.get("PYTHONPATH"))))
-        resident = Resident(Journal(Path(folder), settings), settings)
-        resident.journal.publish()
-        resident.settle_in()
+        process_watch = ProcessWatch(Journal(Path(folder), settings), settings)
+        process_watch.journal.publish()
+        process_watch.start()
         try:
             code = _run_module(target, arguments) if module else _run_script(target, arguments)
         finally:
-            resident.leave()
-        return _close(resident, settings, code)
+            process_watch.end()
+        return _close(process_watch, settings, code)
 
 
-def _close(resident: "Resident", settings: Settings, code: int) -> int:
-    journal = resident.journal
+def _close(process_watch: "ProcessWatch", settings: Settings, code: int) -> int:
+    journal = process_watch.journal
     journal.publish(complete=True)
     findings = journal.findings()
     with contextlib.suppress(OSError, ValueError):
@@ -62,7 +62,7 @@ def _close(resident: "Resident", settings: Settings, code: int) -> int:
     return FAILED_ON if settings.fails(findings) else code
 
 
-class Resident:
+class ProcessWatch:
     """The doctor in this process: comes when torch does, keeps the journal, says errors at once."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
@@ -70,7 +70,7 @@ class Resident:
         self._settings = settings
         self._visit: Any = None
 
-    def settle_in(self) -> None:
+    def start(self) -> None:
         if "torch" in sys.modules:
             self._begin()
         else:
@@ -83,7 +83,7 @@ class Resident:
         self._visit.trace.margins = margins
         return margins
 
-    def leave(self) -> None:
+    def end(self) -> None:
         """The last judgement of this process."""
         visit = self._visit
         if visit is None:
@@ -95,22 +95,22 @@ class Resident:
             visit.leave()
 
     def _begin(self) -> None:
-        from instep.doctor.visit import Visit
+        from instep.doctor.watcher import Watcher
 
         if self._visit is not None:
             return
-        visit = Visit(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
+        visit = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
         try:
             visit.begin()
         except Exception:  # the script goes on unwatched
             self.journal.closed(0, [traceback.format_exc()])
             return
         self._visit = visit
-        register_after_fork(self, Resident._end_with_child)
+        register_after_fork(self, ProcessWatch._end_with_child)
 
     def _end_with_child(self) -> None:
         """A child of multiprocessing ends without atexit."""
-        Finalize(self, self.leave, exitpriority=0)
+        Finalize(self, self.end, exitpriority=0)
 
     def _said(self, finding: Finding, new: bool) -> None:
         self.journal.found(finding)
@@ -156,9 +156,9 @@ def attach() -> None:
     if not folder or os.environ.get(PID) == str(os.getpid()) or not (Path(folder) / _SETTINGS).is_file():
         return
     settings = Settings.from_text((Path(folder) / _SETTINGS).read_text(encoding="utf-8"))
-    resident = Resident(Journal(Path(folder), settings), settings)
-    resident.settle_in()
-    atexit.register(resident.leave)
+    process_watch = ProcessWatch(Journal(Path(folder), settings), settings)
+    process_watch.start()
+    atexit.register(process_watch.end)
 
 
 def _run_script(path: str, arguments: Sequence[str]) -> int:

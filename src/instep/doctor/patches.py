@@ -38,7 +38,7 @@ class Patch:
     A target is "module:name" or "module:Class.name". With `subclasses`, the method of every subclass that has its own is
     patched too. Calls inside another call of the same `group` (the event, unless said) stay silent: only the outermost is told.
     What is rare, and must not be missed in a long run, is `always` told; the rest only while the doctor is awake (see
-    `attention`).
+    `step_sampling`).
     """
 
     event: str

@@ -23,7 +23,7 @@ class Trace:
         self.batches = 0  # batches drawn from loaders
         self.ended = False  # whether this is the last judgement
         self.strict = False
-        self.probes = True  # whether a training call may be rehearsed
+        self.probes = True  # whether a training call may be repeated to learn from it
         self.margins: Margins | None = None  # of the conditions of rules, where somebody asks for them
         self._parts: dict[type[Any], Any] = {}
 

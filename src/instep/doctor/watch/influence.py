@@ -1,6 +1,6 @@
 """Influence: whether samples of a batch reach each other, and whether later positions reach earlier ones.
 
-Known by trying: one training call is rehearsed with one sample, or the last position, replaced by another. Only where it is known
+Known by trying: one training call is repeated with one sample, or the last position, replaced by another. Only where it is known
 which axis is the batch (a shuffled loader, or rows that came together twice in either order), and only once for each model.
 """
 
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.apart import apart, can_part
+from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
+from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
-from instep.doctor.rehearsal import Rehearsal, is_closed, is_safe
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loader, tensors
@@ -39,7 +39,7 @@ class Layer:
 
 @dataclass(slots=True)
 class Influence:
-    """What rehearsing one root has shown."""
+    """What extra forwards of one root have shown."""
 
     root: int
     site: str | None
@@ -62,7 +62,7 @@ class Influences:
 
 
 class _State:
-    """What is known of one root before it is rehearsed."""
+    """What is known of one root before it is tried."""
 
     __slots__ = ("calls", "done", "done_time", "layers", "shift")
 
@@ -115,7 +115,7 @@ class InfluenceWatch:
                 state.shift = (place, axis)
                 return
 
-    # -- the rehearsal
+    # -- the extra forwards
 
     def after_call(self, call: Call) -> None:
         if not call.grad or not call.root.parameters or call.root.is_loss or not self._trace.probes:
@@ -131,22 +131,22 @@ class InfluenceWatch:
         found = tensors((call.args, call.kwargs))
         self._inputs = (number, [weakref.ref(tensor) for tensor in found])
         if state.calls > 1 and found:
-            self._rehearse(call, state, found)
+            self._try_call(call, state, found)
 
-    def _rehearse(self, call: Call, state: _State, found: list[Tensor]) -> None:
+    def _try_call(self, call: Call, state: _State, found: list[Tensor]) -> None:
         batch = None if state.done else self._batch_size(call, found)
         shift = None if state.done_time else state.shift
         if batch is None and shift is None:
             state.layers.clear()
             return
-        if not is_safe(call.module) or not (can_part() or is_closed(call.module)):
+        if not is_safe(call.module) or not (can_fork() or is_closed(call.module)):
             state.done = state.done_time = True
             return
         fact = self._part.roots.setdefault(call.root.number, Influence(call.root.number, call.site, call.step))
         state.done = state.done or batch is not None
         state.done_time = state.done_time or shift is not None
         work = partial(_try, fact, call, state.layers, batch, shift, found)
-        learned = apart(work) if can_part() else work()
+        learned = run_forked(work) if can_fork() else work()
         if learned is not None:
             self._part.roots[call.root.number] = learned
 
@@ -230,21 +230,21 @@ def _try(
     fact: Influence, call: Call, layers: list[tuple[str, bool, tuple[int, ...]]], batch: int | None,
     shift: tuple[int, int] | None, found: list[Tensor]
 ) -> Influence:  # fmt: skip
-    with Rehearsal(call.module) as play:
+    with ExtraForward(call.module) as forward:
         try:
             # Clones: a forward may write into its input.
-            plain, again = play(*_replaced(call, torch.clone)), play(*_replaced(call, torch.clone))
+            plain, again = forward(*_replaced(call, torch.clone)), forward(*_replaced(call, torch.clone))
             if batch is not None:
-                _try_batch(fact, play, call, plain, again, batch)
+                _try_batch(fact, forward, call, plain, again, batch)
                 fact.layer = _layer(layers, batch) if fact.reached else None
             if shift is not None:
-                _try_time(fact, play, call, plain, again, found, *shift)
+                _try_time(fact, forward, call, plain, again, found, *shift)
         except Exception:
             pass  # the model does not take such an input: lengths that must be sorted, checks of its own
     return fact
 
 
-def _try_batch(fact: Influence, play: Rehearsal, call: Call, plain: Any, again: Any, batch: int) -> None:
+def _try_batch(fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, batch: int) -> None:
     def accept(tensor: Tensor) -> bool:
         return tensor.dim() > 0 and len(tensor) == batch and batch not in tensor.shape[1:]
 
@@ -256,19 +256,19 @@ def _try_batch(fact: Influence, play: Rehearsal, call: Call, plain: Any, again: 
     before, same = _pick(plain, accept), _pick(again, accept)
     if before is None or same is None or not torch.equal(before, same):
         return
-    after = _pick(play(*_replaced(call, swap)), accept)
+    after = _pick(forward(*_replaced(call, swap)), accept)
     scale = float(before.std()) if before.numel() > 1 else 0.0
     if after is None or not scale > 0:
         return
     moved = (after - before).abs().reshape(batch, -1).amax(1)[1:] / scale
     fact.batch, fact.reached, fact.moved = batch, int((moved > REACH).sum()), float(moved.max())
     if fact.reached:
-        turned = _pick(play(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
+        turned = _pick(forward(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
 
 
 def _try_time(
-    fact: Influence, play: Rehearsal, call: Call, plain: Any, again: Any, found: list[Tensor], place: int, axis: int
+    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, found: list[Tensor], place: int, axis: int
 ) -> None:  # fmt: skip
     if place >= len(found):
         return
@@ -289,7 +289,7 @@ def _try_time(
     before, same = _pick(plain, accept), _pick(again, accept)
     if before is None or same is None or not torch.equal(before, same):
         return
-    after = _pick(play(*_replaced(call, swap)), accept)
+    after = _pick(forward(*_replaced(call, swap)), accept)
     scale = float(before.std())
     if after is None or not scale > 0 or torch.equal(swap(source), source):
         return

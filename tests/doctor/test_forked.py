@@ -8,11 +8,11 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.utils.data import DataLoader, TensorDataset
 
-from instep.doctor.apart import apart, can_part
+from instep.doctor.extra_forward import ExtraForward, is_closed
+from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.identities import Identities
-from instep.doctor.rehearsal import Rehearsal, is_closed
 from instep.doctor.settings import Settings
-from instep.doctor.visit import Visit
+from instep.doctor.watcher import Watcher
 
 SEEN: list[float] = []
 
@@ -65,7 +65,7 @@ def _trained(kind: type[nn.Module], watched: bool) -> list[Tensor]:
     SEEN.clear()
     model, data = kind(), torch.randn(80, 8)
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    visit = Visit(Settings())
+    visit = Watcher(Settings())
     if watched:
         visit.begin()
     for _ in range(2):
@@ -82,9 +82,9 @@ def _trained(kind: type[nn.Module], watched: bool) -> list[Tensor]:
 def test_a_part_with_two_names_gets_its_own_parameters_back() -> None:
     model, x = Twice(), torch.randn(4, 8)
     parameters = [model.one.weight, model.first.weight, model.second.weight]
-    with Rehearsal(model) as play:
-        rehearsed = play((x,), {})
-    assert torch.equal(rehearsed, model(x))
+    with ExtraForward(model) as forward:
+        given = forward((x,), {})
+    assert torch.equal(given, model(x))
     for before, now in zip(parameters, [model.one.weight, model.first.weight, model.second.weight], strict=True):
         assert now is before
 
@@ -102,7 +102,7 @@ def test_training_is_the_same_where_a_forward_writes() -> None:
 def test_a_computed_weight_is_asked_for_by_nobody_else() -> None:
     counted, model = Counted(), nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
     parametrize.register_parametrization(model[0], "weight", counted)
-    visit = Visit(Settings(probes=False))
+    visit = Watcher(Settings(probes=False))
     visit.begin()
     before = counted.asked
     for _ in range(3):
@@ -112,19 +112,19 @@ def test_a_computed_weight_is_asked_for_by_nobody_else() -> None:
 
 
 def test_work_is_done_in_another_process() -> None:
-    assert can_part()
+    assert can_fork()
     told: list[int] = []
 
     def work() -> int:
         told.append(1)
         return os.getpid()
 
-    assert apart(work) not in (None, os.getpid())
+    assert run_forked(work) not in (None, os.getpid())
     assert told == []
 
 
 def test_work_that_fails_gives_nothing() -> None:
-    assert apart(lambda: 1 // 0) is None
+    assert run_forked(lambda: 1 // 0) is None
 
 
 def test_a_forward_that_writes_is_not_closed() -> None:

@@ -1,4 +1,4 @@
-"""A visit to a Trainer that asked for one. Imports the doctor, and with it all that he watches, only then."""
+"""The doctor for a Trainer that asked for it. Imports the doctor, and with it all that it watches, only then."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -8,6 +8,6 @@ def watching(wanted: bool) -> AbstractContextManager[Any]:
     """The doctor watching inside a `with`, where that is wanted and nobody watches already."""
     if not wanted:
         return nullcontext()
-    from instep.doctor.visit import Visit, watch
+    from instep.doctor.watcher import Watcher, watch
 
-    return nullcontext() if Visit.is_going_on() else watch()
+    return nullcontext() if Watcher.is_going_on() else watch()

@@ -1,7 +1,7 @@
-"""A rehearsal: one more forward of a model, on copies of its weights and buffers, that leaves nothing changed.
+"""An extra forward of a model, on copies of its weights and buffers, that leaves nothing changed.
 
 Runs in eval mode without gradients. Generators, modes and attributes are put back; what the model prints is not shown. A model
-whose forward might do something that cannot be put back is not rehearsed at all.
+whose forward might do something that cannot be put back gets no extra forward.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def _is_safe_part(part: nn.Module) -> bool:
 
 
 def is_closed(module: nn.Module) -> bool:
-    """Whether no part's forward seems to write to anything: asked where the rehearsal is in this very process."""
+    """Whether no part's forward seems to write to anything: asked where the extra forward is in this very process."""
     return all(
         type(part).__module__.startswith("torch.nn.") or not _writes(type(part).forward.__code__) for part in module.modules()
     )
@@ -69,15 +69,15 @@ def _writes(code: CodeType) -> bool:
     return stores or any(name in WRITING or (name.endswith("_") and not name.endswith("__")) for name in code.co_names)
 
 
-class Rehearsal:
-    """`with Rehearsal(module) as play: play(args, kwargs)`; each play starts from the same random numbers."""
+class ExtraForward:
+    """`with ExtraForward(module) as forward: forward(args, kwargs)`; each starts from the same random numbers."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._state = dict(_places(module))
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> "Rehearsal":
+    def __enter__(self) -> "ExtraForward":
         self._generators = _generators()
         self._stack.enter_context(torch.no_grad())
         self._stack.enter_context(contextlib.redirect_stdout(io.StringIO()))

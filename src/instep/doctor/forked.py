@@ -1,4 +1,4 @@
-"""Apart: work in a copy of this process, so that nothing it does can be seen here.
+"""Forked work: done in a copy of this process, so that nothing of it can be seen here.
 
 A forward may write to anything: its input, a list of the script's, a generator of random numbers that nobody else knows of.
 """
@@ -19,12 +19,12 @@ LONGEST_S = 120.0  # for a copy that hangs; others take as long as a forward or 
 T = TypeVar("T")
 
 
-def can_part() -> bool:
+def can_fork() -> bool:
     """Whether a copy of this process can work: not where an accelerator is in use, which a copy cannot share."""
     return sys.platform == "linux" and not torch.cuda.is_initialized() and not torch.xpu.is_initialized()
 
 
-def apart(work: Callable[[], T]) -> T | None:
+def run_forked(work: Callable[[], T]) -> T | None:
     """What `work` gives, done in a copy of this process; None where that failed. Raises TimeoutError where it hangs."""
     reading, writing = os.pipe()
     try:

@@ -1,4 +1,4 @@
-"""A visit: the doctor watching, from `with` to its end."""
+"""The watcher: the doctor at work, from `with` to its end."""
 
 import os
 import re
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
-from instep.doctor.attention import Attention
 from instep.doctor.engine import Engine
 from instep.doctor.finding import SEVERITIES, Finding
 from instep.doctor.hub import Hub
@@ -16,21 +15,22 @@ from instep.doctor.patches import Patches
 from instep.doctor.report import render, wants_colour
 from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
+from instep.doctor.step_sampling import StepSampling
 from instep.doctor.trace import Trace
 from instep.doctor.watch import areas
 
 Said = Callable[[Finding, bool], None]
-_ONE_AT_A_TIME = "the doctor is watching already; end that visit first."
+_ONE_AT_A_TIME = "the doctor is watching already; end that block first."
 
 
-class Visit:
+class Watcher:
     """Watches from `begin` to `end`; `findings` holds what was found so far, the worst first.
 
     `said` hears of every finding that is new or has new evidence (and whether it is new), `withdrawn` of those that no longer
     hold.
     """
 
-    _going_on: "Visit | None" = None  # torch can be patched by one only
+    _going_on: "Watcher | None" = None  # torch can be patched by one only
 
     def __init__(
         self,
@@ -57,16 +57,16 @@ class Visit:
         """Whether somebody watches in this process."""
         return cls._going_on is not None
 
-    def begin(self) -> "Visit":
+    def begin(self) -> "Watcher":
         """Begin to watch. What the user's modules have imported from torch already is watched too."""
-        if Visit._going_on is not None:
+        if Watcher._going_on is not None:
             raise RuntimeError(_ONE_AT_A_TIME)
         try:
             self._install()
         except BaseException:
             self._remove()
             raise
-        Visit._going_on = self
+        Watcher._going_on = self
         self.hub.open()
         return self
 
@@ -74,7 +74,7 @@ class Visit:
         modules = areas()
         for module in modules:
             self._observers += [kind(self.trace, self.hub) for kind in module.OBSERVERS]
-        self._observers.append(Attention(self.trace, self.hub))
+        self._observers.append(StepSampling(self.trace, self.hub))
         for observer in [*self._observers, self.engine, self._patches]:
             self.hub.connect(observer)
         self._patches.install(patch for module in modules for patch in getattr(module, "PATCHES", ()))
@@ -87,9 +87,9 @@ class Visit:
 
     def end(self) -> None:
         """Judge for the last time and leave torch as it was."""
-        if Visit._going_on is not self:
+        if Watcher._going_on is not self:
             return
-        Visit._going_on = None
+        Watcher._going_on = None
         self.hub.close()
         self.engine.end()
         self._remove()
@@ -106,7 +106,7 @@ class Visit:
 
     def leave(self) -> None:
         """Watch no more, without a word: in a process that only loads data."""
-        Visit._going_on = None
+        Watcher._going_on = None
         self.hub.close()
 
     @property
@@ -116,7 +116,7 @@ class Visit:
     def __str__(self) -> str:
         return render(self.findings, steps=self.trace.steps, failed=self.hub.failed)
 
-    def __enter__(self) -> "Visit":
+    def __enter__(self) -> "Watcher":
         return self.begin()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -127,8 +127,8 @@ class Visit:
             print(text, file=sys.stderr)
 
 
-def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Visit:
-    """A visit of the doctor, for `with`: watches any PyTorch training inside the block and says at its end what is wrong with it.
+def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Watcher:
+    """The doctor, for `with`: watches any PyTorch training inside the block and says at its end what is wrong with it.
 
     Nothing of the training changes. `visit.findings` holds what was found; `aloud=False` prints nothing; ids in `ignore` are
     left out.
@@ -139,7 +139,7 @@ def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = Tru
     >>> visit.findings
     []
     """
-    return Visit(Settings(ignore=tuple(ignore), strict=strict), aloud=aloud)
+    return Watcher(Settings(ignore=tuple(ignore), strict=strict), aloud=aloud)
 
 
 def _silence_about_hooks() -> None:
@@ -149,7 +149,7 @@ def _silence_about_hooks() -> None:
 
 def _after_fork() -> None:
     """A forked child that loads data is left alone; another goes on watching."""
-    visit = Visit._going_on
+    visit = Watcher._going_on
     if visit is not None and any(
         frame.f_globals.get("__name__") == "torch.utils.data.dataloader" for frame in visit.locator.frames()
     ):

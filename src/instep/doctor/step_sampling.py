@@ -1,4 +1,4 @@
-"""Attention: the first steps are watched closely, later ones in bursts, so that a long run of tiny steps costs next to nothing.
+"""Which steps are watched: the first all, later ones in bursts, so that a long run of tiny steps costs next to nothing.
 
 While it rests, the doctor counts steps and batches and hears of what is rare: passes over loaders, modes that change, schedulers,
 optimizers, checkpoints. Forwards, losses, backwards and clips it does not hear then. Anything rare wakes it for a few steps.
@@ -26,7 +26,7 @@ CALLS = 128  # root calls without a step after which it rests, as in a long eval
 SHARE = 0.1  # of the steps that may be watched because something rare woke it
 
 
-class Attention:
+class StepSampling:
     """Decides when the doctor rests: sets `hub.resting` and tells `on_rest()` and `on_wake()`."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
