@@ -6,7 +6,7 @@ What is made on every update is a named tuple, which costs a sixth of a frozen d
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -62,11 +62,21 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation(Mapping[str, float]):
-    """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made."""
+    """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made.
+
+    What is not one number stands in `tables`: a confusion matrix as rows of counts, that of class i (row) taken for class j.
+    """
 
     values_by_name: Mapping[str, float]
     step: int = 0  # update cycles begun before it
     epoch: int = 0
+    tables: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], step: int = 0, epoch: int = 0) -> "Evaluation":
+        """Numbers and tables as they were found, by name."""
+        tables = {name: value for name, value in found.items() if isinstance(value, list)}
+        return cls({name: value for name, value in found.items() if name not in tables}, step, epoch, tables)
 
     def __getitem__(self, name: str) -> float:
         return self.values_by_name[name]

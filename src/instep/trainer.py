@@ -709,7 +709,7 @@ class Trainer:
             if not self._running or data is not None:
                 for loader in loaders.values():
                     loader.close()
-        return Evaluation(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
+        return Evaluation.of(numbers, self._step, max(0, self._step - 1) // self.steps_per_epoch)
 
     def predict(self, data: Any) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.

@@ -25,7 +25,7 @@ from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop.batch_plan import Sizes
 from instep.loop.evaluate import evaluate, forward, predict
-from instep.loop.metrics import Metric
+from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Objective
 from instep.loop.out_of_memory import Overflow
 from instep.loop.precision import Computing
@@ -85,9 +85,9 @@ class Examiner:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
-        """All numbers of all data sets."""
-        found: dict[str, float] = {}
+    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets."""
+        found: dict[str, float | Table] = {}
         with self._computing.algorithms(), self._one_model():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
@@ -144,9 +144,9 @@ class Examiner:
         averaged = [] if self._average is None else [self._average.module]
         return nullcontext() if self._spread is None else buffers_of_first(self._model, *averaged)
 
-    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
+    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
-        found: dict[str, float] = {}
+        found: dict[str, float | Table] = {}
         for name, objective in self._objectives.items():
             look = functools.partial(
                 evaluate,
