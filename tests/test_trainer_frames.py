@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from instep import Trainer
+from instep.data import source
 from instep.data.feed import Feed
-from instep.data.sources import recognize as source
 from instep.errors import DataError, DescriptionError, Notice
 
 pandas = pytest.importorskip("pandas")

@@ -107,11 +107,21 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation(Mapping[str, float]):
-    """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made."""
+    """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made.
+
+    What is not one number stands in `tables`: a confusion matrix as rows of counts, that of class i (row) taken for class j.
+    """
 
     values_by_name: Mapping[str, float]
     step: int = 0  # update cycles begun before it
     epoch: int = 0
+    tables: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], step: int = 0, epoch: int = 0) -> "Evaluation":
+        """Numbers and tables as they were found, by name."""
+        tables = {name: value for name, value in found.items() if isinstance(value, list)}
+        return cls({name: value for name, value in found.items() if name not in tables}, step, epoch, tables)
 
     def __getitem__(self, name: str) -> float:
         return self.values_by_name[name]

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from distributed.recorded import recorded
 from distributed.runs import VECTORS, dropout, everything_on, trainer, with_dropout
@@ -126,6 +126,33 @@ def looked_at(rank: int, size: int, folder: Path) -> Seen:
         }
 
 
+NAMES = [
+    "accuracy", "top2", "precision", "recall_micro", "f1", "f1_weighted", "f1_per_class", "iou", "dice", "auroc",
+    "auroc_per_class", "average_precision", "perplexity", "confusion_matrix",
+]  # fmt: skip
+
+
+def metrics_by_name(rank: int, size: int, folder: Path) -> Seen:
+    """Classes of which some do not count, and numbers; also over less than a batch for each process."""
+    x, y = VECTORS.draw(83, seed=6)
+    y[::5] = 7
+    made = trainer(metrics=NAMES, model=with_dropout(), loss=nn.CrossEntropyLoss(ignore_index=7))
+    line = trainer(
+        data=(x, x[:, :2]),
+        model=nn.Linear(x.shape[1], 2).double(),
+        loss=mse_loss,
+        metrics=["mae", "mse", "rmse", "r2", mean_error],
+    )
+    torch.manual_seed(5)
+    line.model.reset_parameters()
+    found = [made.evaluate((x, y)), made.evaluate((x[:2], y[:2])), line.evaluate((x, x[:, :2]))]
+    return {"numbers": [dict(one) for one in found], "tables": [dict(one.tables) for one in found]}
+
+
+def mean_error(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).mean()
+
+
 def range_test(rank: int, size: int, folder: Path) -> Seen:
     made = trainer(update_cycle=1, n=60)
     found = made.find_lr()
@@ -206,6 +233,7 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
         other_data, other_seed, other_model, other_weights, too_small, wrong_number, refused, not_finite, batch_norm, looked_at,
+        metrics_by_name,
         range_test, saved, gone_on_with, stopped, folder_in_use,
     )
 }  # fmt: skip

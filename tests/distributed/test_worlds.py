@@ -134,6 +134,19 @@ def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worl
     assert all(other["numbers"] == first["numbers"] and other["few"] == first["few"] for other in others)
 
 
+@sizes("metrics_by_name")
+def test_metrics_by_name_are_those_of_one_process(size: int, world: Worlds) -> None:
+    """Tables are whole numbers, the same in any order; batches, and so roundings, are others."""
+    from distributed.slips import metrics_by_name
+
+    one = metrics_by_name(0, 1, world(size).folder)
+    for found in world(size)["metrics_by_name"]:
+        assert found["tables"] == one["tables"]
+        for mine, theirs in zip(found["numbers"], one["numbers"], strict=True):
+            assert mine.keys() == theirs.keys()
+            close(list(mine.values()), list(theirs.values()), 1e-13)
+
+
 @sizes("range_test")
 def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
     from distributed.slips import range_test

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import Trainer
-from instep.data.sources import recognize as source
+from instep.data import source
 from instep.errors import DescriptionError
 from tiny import CLASSES, FEATURES, TASKS
 

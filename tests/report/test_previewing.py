@@ -9,7 +9,7 @@ from torch import nn
 
 from instep import Trainer, preview
 from instep.cli.recipes.digits import digits
-from instep.data.sources import recognize as source
+from instep.data import source
 from instep.errors import DescriptionError
 
 

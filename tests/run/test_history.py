@@ -56,7 +56,20 @@ def test_an_update_has_what_there_was_to_say() -> None:
     assert History().add_update(told.logged(1, None))["loss"] is None
 
 
-@pytest.mark.parametrize("name", ["step", "clock", "loss"])
+def test_tables_stand_apart_from_the_numbers(tmp_path: Path) -> None:
+    """A confusion matrix is kept and read back; no column, no curve, no table of evaluations meets it."""
+    history = History()
+    matrix = {"valid/confusion_matrix": [[3, 1], [0, 4]]}
+    row = history.add_evaluation(Evaluation({"valid/loss": 0.5}, 8, 0, matrix), seconds=1.0)
+    assert row["tables"] == matrix
+    assert history.names == ["step", "epoch", "valid/loss"]
+    assert "confusion" not in history._repr_html_()
+    file = HistoryFile(tmp_path / "history.jsonl")
+    file.append(row)
+    assert HistoryFile.read(file.path).rows == [row]
+
+
+@pytest.mark.parametrize("name", ["step", "clock", "loss", "tables"])
 def test_a_name_that_a_row_needs_itself_is_refused(name: str) -> None:
     with pytest.raises(DescriptionError, match=f"'{name}' is a column of the history itself; log it under another name"):
         History().add_update(told.logged(1, extra={name: 1.0}))
@@ -248,6 +261,7 @@ def test_a_file_cut_at_any_byte_reads_up_to_its_last_whole_line(file: HistoryFil
         '{"kind": "update", "step": 1, "epoch": 0, "loss": "low"}',
         '{"kind": "update", "step": 1, "epoch": 0, "loss": {"$float": []}}',
         '{"kind": "diary", "step": 1, "epoch": 0}',
+        '{"kind": "evaluation", "step": 1, "epoch": 0, "tables": 3}',
     ],
 )
 def test_damage_inside_is_named_and_read_up_to(file: HistoryFile, history: History, damage: str) -> None:

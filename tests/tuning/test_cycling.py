@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from cycled import LENGTH, fitted, last, rows, trainer
 from instep import Loss, OneCycle, Trainer
 from instep.cli import main
-from instep.data.sources import recognize as source
+from instep.data import source
 from instep.errors import DescriptionError, InstepError, Notice, UpdateError
 from instep.run.history import HistoryFile
 from instep.schedules import Constant, Linear

@@ -21,7 +21,7 @@ from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
 from instep.errors import InstepError
 from instep.report.plan import render
-from instep.run.history import History, Row
+from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.run_files import CHECKPOINTS, read_description
 from instep.text import duration, number, rate
 from instep.trainer import Trainer
@@ -219,10 +219,10 @@ def as_json(history: History, folder: Path) -> dict[str, Any]:
 
 
 def _finite(row: Row) -> dict[str, Any]:
-    numbers = {name: value for name, value in row.items() if name not in ("kind", "clock")}
+    numbers = {name: value for name, value in row.items() if name not in NO_COLUMNS}
     return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
 
 
 def _listed(row: Row) -> str:
-    numbers = {name: value for name, value in row.items() if name not in ("kind", "clock", "step", "epoch", "lr", "skipped")}
+    numbers = {name: value for name, value in row.items() if name not in (*NO_COLUMNS, "step", "epoch", "lr", "skipped")}
     return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())

@@ -17,8 +17,9 @@ from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import ALONE, World, in_turn
 from instep.errors import ObjectiveError
+from instep.loop import metrics as measuring
 from instep.loop.accumulation import scalar
-from instep.loop.metrics import Metric
+from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.optim.freeze import frozen_wishes
 
@@ -64,7 +65,7 @@ def evaluate(
     largest: int | None = None,
     world: World = ALONE,
     in_step: bool = False,
-) -> dict[str, float]:
+) -> dict[str, float | Table]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
@@ -74,8 +75,7 @@ def evaluate(
     """
     called = model if called is None else called
     losses = _Losses()
-    for metric in metrics.values():
-        metric.reset(device)
+    measuring.start(metrics, device)
     with keys.borrowed(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
@@ -87,12 +87,11 @@ def evaluate(
                 metrics = {}
             if metrics:
                 _require_output(loss)
-                for metric in metrics.values():
-                    metric.add(loss.output, loss.target)
+                measuring.add(metrics, loss)
         sharing = world if loader.is_dealt else None
-        found: dict[str, float] = {"loss": losses.mean(sharing)}
-        for name, metric in metrics.items():
-            found |= _numbers(name, metric.value(sharing))
+        found: dict[str, float | Table] = {"loss": losses.mean(sharing)}
+        for name, value in measuring.values(metrics, sharing).items():
+            found |= _numbers(name, value)
     return found
 
 
@@ -192,9 +191,19 @@ def _require_output(loss: Loss) -> None:
         raise ObjectiveError("metrics need what the model gave: return Loss(value, count, output, target) from the objective.")
 
 
-def _numbers(name: str, value: Any) -> dict[str, float]:
+def _numbers(name: str, value: Any) -> dict[str, float | Table]:
+    """The value of a metric: one number, several as name/part, or a table (a confusion matrix)."""
     if isinstance(value, Mapping):
         return {key: number for part, inner in value.items() for key, number in _numbers(f"{name}/{part}", inner).items()}
+    if isinstance(value, list):
+        return {name: value}
     if isinstance(value, Tensor) and value.numel() != 1:
-        raise ObjectiveError(f"metric {name} has the value of shape {tuple(value.shape)}; it must be one number.")
+        if value.ndim == 1:
+            return {f"{name}/{index}": number for index, number in enumerate(value.tolist())}
+        if value.ndim in (2, 3) and not value.is_floating_point():
+            return {name: value.tolist()}
+        raise ObjectiveError(
+            f"metric {name} has the value of shape {tuple(value.shape)}; it must be one number, one a class, or a table of "
+            "whole numbers."
+        )
     return {name: float(value)}

@@ -21,7 +21,7 @@ from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop.evaluate import evaluate, forward, predict
-from instep.loop.metrics import Metric
+from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
@@ -80,9 +80,9 @@ class Evaluator:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float]:
-        """All numbers of all data sets."""
-        found: dict[str, float] = {}
+    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets."""
+        found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
@@ -117,9 +117,9 @@ class Evaluator:
         averaged = [] if self._average is None else [self._average.module]
         return self._processes.share_buffers(self._model, *averaged)
 
-    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float]:
+    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
-        found: dict[str, float] = {}
+        found: dict[str, float | Table] = {}
         for name, objective in self._objectives.items():
             look = functools.partial(
                 evaluate,

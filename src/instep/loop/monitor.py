@@ -103,6 +103,7 @@ def monitor_for(
         return None
     name = name or known[0]
     _require_number(name, known)
+    _require_one_number(name, metrics)
     return Monitor(name, mode_for(name, mode, metrics), patience)
 
 
@@ -119,6 +120,17 @@ def require_monitor(drive: Drive, monitor: Monitor | None) -> None:
             f"the schedule takes {monitor.name} for a number to {drive.monitor_mode}imise, the monitor for one "
             f'to {monitor.mode}imise; give it mode="{monitor.mode}".'
         )
+
+
+def _require_one_number(name: str, metrics: Mapping[str, Metric]) -> None:
+    """That it is no table, and no metric that has a number for each class."""
+    metric = metrics.get(name.rpartition("/")[2])
+    if metric is None:
+        return
+    if metric.gives == "table":
+        raise DescriptionError(f"monitor={name!r} is a table, not one number; monitor another one, like the loss.")
+    if metric.gives == "parts":
+        raise DescriptionError(f"monitor={name!r} is one number a class; name one of them, like '{name}/0'.")
 
 
 def _require_number(name: str, known: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from instep.data.structure import size
 from instep.errors import Notice, ObjectiveError
-from instep.loop.torch_losses import Counted, known
+from instep.loop.torch_losses import Counted, ignored_by, known
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]
@@ -26,8 +26,11 @@ class Loss:
 
     `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
     the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
-    `output` and `target` feed the metrics. A loss that is a sum rather than a mean is said with `Loss.sum`. A mean that is
-    worked out by hand should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and nobody looks.
+    `output` and `target` feed the metrics; targets that are `ignore_index` do not count there, and a single output above
+    `threshold` (0.5 for probabilities) means class 1. A loss that is a sum rather than a mean is said with `Loss.sum`.
+
+    A mean that is worked out by hand should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and
+    nobody looks.
 
     >>> import torch
     >>> Loss(torch.tensor(0.5), count=12).kind
@@ -39,11 +42,21 @@ class Loss:
     output: Any = None
     target: Any = None
     kind: Literal["mean", "sum"] = "mean"
+    ignore_index: int | None = None  # None: -100 for classes, nothing for numbers
+    threshold: float | None = 0.0  # None: outputs are scores of classes, whatever the target looks like
 
     @classmethod
-    def sum(cls, value: Tensor, output: Any = None, target: Any = None) -> "Loss":
+    def sum(
+        cls,
+        value: Tensor,
+        output: Any = None,
+        target: Any = None,
+        *,
+        ignore_index: int | None = None,
+        threshold: float | None = 0.0,
+    ) -> "Loss":
         """A loss that is a sum: micro-batches are added up, nothing is divided."""
-        return cls(value, 1, output, target, "sum")
+        return cls(value, 1, output, target, "sum", ignore_index, threshold)
 
 
 def as_loss(returned: Any, batch: Any) -> Loss:
@@ -79,7 +92,7 @@ def from_loss(loss: LossFunction) -> Objective:
             Notice,
             stacklevel=4,  # where the Trainer is made
         )
-        return functools.partial(_plain_objective, loss)
+        return functools.partial(_plain_objective, loss, ignored_by(loss))
     return functools.partial(_known_objective, loss, counted)
 
 
@@ -108,14 +121,14 @@ def _output_objective(model: nn.Module, batch: Any) -> Loss:
     return Loss(value, as_loss(value, batch).count, logits, batch.get("labels"))
 
 
-def _plain_objective(loss: LossFunction, model: nn.Module, batch: Any) -> Loss:
+def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch)
     output = model(x)
     returned = loss(output, target)
     if isinstance(returned, Loss):
         return returned
     mean = as_loss(returned, target if size(target) is not None else x)
-    return Loss(mean.value, mean.count, output, target)
+    return Loss(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 
 def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
@@ -123,11 +136,13 @@ def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, bat
     output = model(x)
     arguments = counted.arguments(output, target)
     value = loss(*arguments)
+    ignore_index, threshold = counted.ignore_index, counted.threshold
     if counted.reduction == "mean":
-        return Loss(value, counted.count(arguments), output, target)
+        return Loss(value, counted.count(arguments), output, target, "mean", ignore_index, threshold)
     if counted.reduction == "sum":
-        return Loss.sum(value, output, target)
-    return Loss(value.mean(), value.numel(), output, target)  # reduction="none": the mean of what it gives
+        return Loss(value, 1, output, target, "sum", ignore_index, threshold)
+    # reduction="none": the mean of what it gives
+    return Loss(value.mean(), value.numel(), output, target, "mean", ignore_index, threshold)
 
 
 def _input_and_target(batch: Any) -> tuple[Any, Any]:

@@ -43,6 +43,8 @@ class Counted:
     reduction: Reduction
     arguments: Callable[[Any, Any], Arguments]  # (output, target) -> the positional arguments of the loss
     count: Count  # arguments -> what a mean of them divides by: int where shapes tell, else 0-dim, still on the device
+    ignore_index: int | None = None  # which targets do not count; None: it has no word for that
+    threshold: float | None = 0.0  # a single output above it means class 1; None: outputs are scores of several classes
 
 
 def known(loss: Callable[..., Any]) -> Counted | None:
@@ -61,7 +63,19 @@ def known(loss: Callable[..., Any]) -> Counted | None:
         reduction=reduction_of(name, setting("reduction")),
         arguments=spreading(name, rule.forms, tuple(parameters.parameters), bound),
         count=rule.count(setting),
+        ignore_index=setting("ignore_index"),
+        threshold=rule.threshold,
     )
+
+
+def ignored_by(loss: Callable[..., Any]) -> int | None:
+    """The ignore_index of a loss that nobody knows: bound by a partial, an attribute of a module, or a function's default."""
+    base, _, keywords = unwrapped(loss)
+    found = keywords.get("ignore_index", getattr(base, "ignore_index", None))
+    if found is None and inspect.isfunction(base):
+        parameter = inspect.signature(base).parameters.get("ignore_index")
+        found = None if parameter is None else parameter.default
+    return found if type(found) is int else None
 
 
 # --- Taking a loss apart
@@ -361,13 +375,14 @@ class Rule:
     names: tuple[str, ...]
     forms: tuple[Form, ...]
     count: Callable[[Setting], Count]
+    threshold: float | None = 0.0  # see Counted
 
 
 TABLE = (
-    Rule(("CrossEntropyLoss", "cross_entropy", "NLLLoss", "NLLLoss2d", "nll_loss"), PAIR, by_classes),
-    Rule(("LinearCrossEntropyLoss",), PAIR, by_classes),
-    Rule(("linear_cross_entropy",), TWO_AND_TARGET, by_classes),
-    Rule(("BCELoss", "binary_cross_entropy"), PAIR, always(elements)),
+    Rule(("CrossEntropyLoss", "cross_entropy", "NLLLoss", "NLLLoss2d", "nll_loss"), PAIR, by_classes, threshold=None),
+    Rule(("LinearCrossEntropyLoss",), PAIR, by_classes, threshold=None),
+    Rule(("linear_cross_entropy",), TWO_AND_TARGET, by_classes, threshold=None),
+    Rule(("BCELoss", "binary_cross_entropy"), PAIR, always(elements), threshold=0.5),
     Rule(("BCEWithLogitsLoss", "binary_cross_entropy_with_logits"), PAIR, always(elements)),
     Rule(("L1Loss", "MSELoss"), PAIR, always(elements)),
     Rule(("l1_loss", "mse_loss"), PAIR, by_weight),
@@ -377,7 +392,7 @@ TABLE = (
     Rule(("GaussianNLLLoss", "gaussian_nll_loss"), MEAN_AND_VARIANCE, always(elements_of_two)),
     Rule(("HingeEmbeddingLoss", "hinge_embedding_loss"), PAIR, always(elements)),
     Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements)),
-    Rule(("MultiMarginLoss", "multi_margin_loss"), PAIR, always(labels)),
+    Rule(("MultiMarginLoss", "multi_margin_loss"), PAIR, always(labels), threshold=None),
     Rule(("MultiLabelMarginLoss", "multilabel_margin_loss"), PAIR, always(rows)),
     Rule(("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss"), PAIR, always(rows)),
     Rule(("CosineEmbeddingLoss", "cosine_embedding_loss"), TWO_AND_TARGET, always(pairs)),

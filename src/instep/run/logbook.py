@@ -5,6 +5,7 @@ Losses are added up unread; the device is asked once a line.
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -108,7 +109,7 @@ class Logbook:
         mean = self._since_evaluation.value()
         self._since_evaluation = Mean()
         train = self._tallies.losses() if self._tallies else {} if mean is None else {"train/loss": mean}
-        evaluation = Evaluation({**train, **evaluation}, evaluation.step, evaluation.epoch)
+        evaluation = replace(evaluation, values_by_name={**train, **evaluation})
         self._keep(self.history.add_evaluation(evaluation, seconds=time.perf_counter() - self._begun))
         if self._progress is not None:
             self._progress.evaluated(evaluation, best=best)

@@ -139,7 +139,7 @@ class Run:
             if not self.state.is_running or data is not None:
                 for loader in loaders.values():
                     loader.close()
-        return Evaluation(numbers, self.state.step, self.state.epoch)
+        return Evaluation.of(numbers, self.state.step, self.state.epoch)
 
     def predict(self, data: Any) -> Any:
         loader = self.evaluator.loader(data, target_needed=False)

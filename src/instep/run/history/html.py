@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from instep.run.history.record import History, Row
+from instep.run.history.record import NO_COLUMNS, History, Row
 
 SHOWN_EVALUATIONS = 12
 WIDTH, HEIGHT = 480, 120
@@ -24,7 +24,7 @@ def _table(history: History) -> str:
     if not shown:
         return ""
     best = history.best
-    names = [name for name in dict.fromkeys(name for row in shown for name in row) if name not in ("kind", "clock")]
+    names = [name for name in dict.fromkeys(name for row in shown for name in row) if name not in NO_COLUMNS]
     head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
     body = "".join(_row(row, names, best=row is best) for row in shown)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

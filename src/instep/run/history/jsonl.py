@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError
-from instep.run.history.record import Row
+from instep.run.history.record import NO_COLUMNS, Row
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,14 @@ def _row(line: bytes) -> Row | None:
 def _is_whole(row: Row) -> bool:
     """Whether a row says where it stands, and nothing but numbers, and the reason of a cycle: who reads it need not ask again."""
     is_cycle = row.get("kind") == "cycle"
-    numbers = (value for name, value in row.items() if name not in ("kind", "clock", *(("reason",) if is_cycle else ())))
+    numbers = (value for name, value in row.items() if name not in (*NO_COLUMNS, *(("reason",) if is_cycle else ())))
     return (
         row.get("kind") in ("update", "evaluation", "log", "cycle")
         and (not is_cycle or (isinstance(row.get("reason"), str) and row.keys() >= {"cycle", "start", "stop", "max_lr"}))
         and isinstance(row.get("step"), int)
         and isinstance(row.get("epoch"), int)
         and isinstance(row.get("clock", {}), dict)
+        and isinstance(row.get("tables", {}), dict)
         and all(value is None or isinstance(value, int | float) for value in numbers)
     )
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history
 
 Row = dict[str, Any]
 Mode = Literal["min", "max"]
-OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "clipped", "penalty", "skipped", "clock"})
+OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "clipped", "penalty", "skipped", "tables", "clock"})
+NO_COLUMNS = frozenset({"kind", "tables", "clock"})  # of a row: what is not a number over the steps
 
 
 class History:
@@ -81,7 +82,7 @@ class History:
     def names(self) -> list[str]:
         """The columns, as they first appear. Those of cycles are none: see `cycles`."""
         rows = (row for row in self._rows if row.get("kind") != "cycle")
-        return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in ("kind", "clock")]
+        return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in NO_COLUMNS]
 
     def column(self, name: str) -> list[Any]:
         """The values of one column, from the rows that have it."""
@@ -110,9 +111,13 @@ class History:
         return self._append({**row, **free_names(logged.extra), "clock": asdict(logged.pace)})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
-        """Append an evaluation, made `seconds` after this process began to train; returns its row."""
+        """Append an evaluation, made `seconds` after this process began to train; returns its row.
+
+        What is not one number (a confusion matrix) stands under "tables".
+        """
         row = {"kind": "evaluation", "step": evaluation.step, "epoch": evaluation.epoch}
-        return self._append({**row, **free_names(evaluation), "clock": {"seconds": seconds}})
+        tables = {"tables": dict(evaluation.tables)} if evaluation.tables else {}
+        return self._append({**row, **free_names(evaluation), **tables, "clock": {"seconds": seconds}})
 
     def add_cycle(self, cycle: Mapping[str, Any], step: int, epoch: int) -> Row:
         """Append what was chosen for a cycle, or what it brought; returns its row."""
