@@ -65,7 +65,7 @@ def alone() -> list[Batch]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_any_number_of_workers(workers: int, alone: list[Batch]) -> None:
-    assert_same(read(rich(num_workers=workers, epochs=3), range(3)), alone)
+    assert_same(read(rich(workers=workers, epochs=3), range(3)), alone)
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 2), (2, 0), (2, 3), (3, 0)])
@@ -73,7 +73,7 @@ def test_any_number_of_workers(workers: int, alone: list[Batch]) -> None:
 def test_another_number_after_an_interruption(first: int, second: int, cut: tuple[int, int], alone: list[Batch]) -> None:
     """Stopped in the middle of a run, resumed by other workers: the batches that never stopped."""
     per_epoch = len(alone) // 3
-    before, after = rich(num_workers=first, epochs=3), rich(num_workers=second, epochs=3)
+    before, after = rich(workers=first, epochs=3), rich(workers=second, epochs=3)
     epoch, index = cut
     got = [batch for whole in range(epoch) for batch in before.batches(whole)]
     for batch in before.batches(epoch):
@@ -91,7 +91,7 @@ def test_another_number_after_an_interruption(first: int, second: int, cut: tupl
 def test_others_may_read_in_between(alone: list[Batch]) -> None:
     """A look at the first batches while an epoch goes on: both see what they would see alone."""
     per_epoch = len(alone) // 3
-    made = rich(num_workers=2, epochs=3)
+    made = rich(workers=2, epochs=3)
     got = []
     for batch in made.batches(1):
         got.append(batch)
@@ -125,7 +125,7 @@ def test_whatever_the_order(
 ) -> None:
     options = {"batch_size": batch_size, "seed": seed, "drop_last": drop_last}
     here = list(rich(sampler=SAMPLERS[sampler](), **options).batches(epoch))
-    there = rich(sampler=SAMPLERS[sampler](), num_workers=workers, **options)
+    there = rich(sampler=SAMPLERS[sampler](), workers=workers, **options)
     got = list(there.batches(epoch, start))
     there.close()
     assert_same(got, here[start:])
@@ -144,7 +144,7 @@ def test_whatever_the_order(
 def test_whatever_the_order_at_length(workers: int, batch_size: int, seed: int, epoch: int, sampler: str, start: int) -> None:
     options = {"batch_size": batch_size, "seed": seed}
     here = list(rich(sampler=SAMPLERS[sampler](), **options).batches(epoch))
-    there = rich(sampler=SAMPLERS[sampler](), num_workers=workers, **options)
+    there = rich(sampler=SAMPLERS[sampler](), workers=workers, **options)
     got = list(there.batches(epoch, start))
     there.close()
     assert_same(got, here[start:])
@@ -153,7 +153,7 @@ def test_whatever_the_order_at_length(workers: int, batch_size: int, seed: int, 
 def test_the_size_of_a_batch_does_not_change_a_sample() -> None:
     """Each sample has the draws of its place, however the places are cut into batches."""
     source = as_data(Noisy(24), "train")
-    small, large = (read(loader(source, batch_size=size, num_workers=workers)) for size, workers in ((3, 2), (8, 0)))
+    small, large = (read(loader(source, batch_size=size, workers=workers)) for size, workers in ((3, 2), (8, 0)))
     for column in range(4):
         one, other = (torch.cat([batch.data[column] for batch in batches]) for batches in (small, large))
         assert torch.equal(one, other)
@@ -172,7 +172,7 @@ def test_the_size_of_a_batch_does_not_change_a_sample() -> None:
 )
 def test_every_kind_of_data(data: Any) -> None:
     source = as_data(data, "train").transformed(functools.partial(_with_a_draw))
-    assert_records_equal(read(loader(source, num_workers=2)), read(loader(source)))
+    assert_records_equal(read(loader(source, workers=2)), read(loader(source)))
 
 
 def _with_a_draw(sample: Any) -> Any:
@@ -192,7 +192,7 @@ def assert_records_equal(one: list[Batch], other: list[Batch]) -> None:
 @pytest.mark.parametrize("steps", [None, 5])
 def test_an_iterable_by_one_worker(steps: int | None) -> None:
     here, there = (
-        read(loader(as_data(NoisyStream(17, 17), "train"), num_workers=workers, steps_per_epoch=steps, epochs=3), range(3))
+        read(loader(as_data(NoisyStream(17, 17), "train"), workers=workers, steps_per_epoch=steps, epochs=3), range(3))
         for workers in (0, 1)
     )
     assert_same(here, there)

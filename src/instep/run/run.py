@@ -20,6 +20,7 @@ from instep.data.preview.summary import Preview
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
 from instep.errors import DescriptionError
+from instep.loop.batch_plan import BatchPlan
 from instep.loop.evaluator import Evaluator
 from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, require_monitor
@@ -113,7 +114,7 @@ class Run:
         return self.splitting.micro_batches
 
     @property
-    def plan(self) -> Any:
+    def plan(self) -> BatchPlan:
         """How long the run is and how its batches are cut."""
         return self.splitting.micro_batches.plan
 
@@ -190,13 +191,11 @@ class Run:
 
     @property
     def batch_size(self) -> int:
-        batch_size: int = self.plan.batch_size
-        return batch_size
+        return self.plan.batch_size
 
     @property
     def samples(self) -> int:
-        samples: int = self.plan.samples
-        return samples
+        return self.plan.samples
 
     @property
     def step(self) -> int:
