@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
+
 pytest_plugins = ["running"]
 os.environ["OMP_NUM_THREADS"] = "1"  # the models are tiny: a second thread only waits for the first
 
@@ -15,6 +17,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from groups import Groups
 
     return Groups(config, log)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """One that a test moves."""
+    return Clock()
 
 
 def pytest_collection_finish() -> None:
