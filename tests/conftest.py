@@ -1,4 +1,4 @@
-"""For all tests: one thread for torch, quick collections, and which of them go to the same worker."""
+"""For all tests: the environment, quick collections, and which of them go to the same worker."""
 
 import gc
 import os
@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
+
 pytest_plugins = ["running"]
-os.environ["OMP_NUM_THREADS"] = "1"  # the models are tiny: a second thread only waits for the first
+# What a shell may have set decides nothing. One thread: the models are tiny, a second one only waits for the first.
+os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "LINES": "24"}
+for name in ("NO_COLOR", "FORCE_COLOR", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+    os.environ.pop(name, None)
 
 
 @pytest.hookimpl(optionalhook=True)  # where pytest-xdist is
@@ -15,6 +20,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from groups import Groups
 
     return Groups(config, log)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """One that a test moves."""
+    return Clock()
 
 
 def pytest_collection_finish() -> None:

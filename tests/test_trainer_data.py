@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, TensorDataset
 
+import tiny
 from instep import Trainer
 from instep.data import class_balanced, source, weighted
 from instep.errors import DescriptionError, Notice
@@ -54,21 +54,12 @@ class Numbers(IterableDataset[tuple[Tensor, Tensor]]):
 
 
 def make(train: Any, **changes: Any) -> Trainer:
-    model = TASKS[0].build(0, torch.float32)
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        "epochs": 3,
-        "batch_size": 12,
-        "log_every": 1,
-        "progress": False,
-    }
-    return Trainer(model, train=train, **(arguments | changes))
+    return tiny.make(**({"train": train, "batch_size": 12, "log_every": 1} | changes))
 
 
 def trained(trainer: Trainer) -> Tensor:
     trainer.fit()
-    return nn.utils.parameters_to_vector(trainer.model.parameters()).detach()
+    return tiny.weights(trainer.model)
 
 
 def test_any_number_of_workers_trains_the_same() -> None:

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from instep import Trainer
 
 FEATURES, CLASSES, TOKENS, IGNORED = 6, 4, 5, -100
 
@@ -103,3 +107,31 @@ TASKS = [
     Task("transformer", Tagger, sentences),
     Task("lstm", Reader, sentences),
 ]
+
+
+# --- The smallest run: an MLP on 50 vectors
+
+X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
+
+
+def net(seed: int = 0) -> nn.Module:
+    return TASKS[0].build(seed, torch.float32)
+
+
+def make(model: nn.Module | None = None, **changes: Any) -> Trainer:
+    """A Trainer of three epochs, with whatever is said otherwise."""
+    model = net() if model is None else model
+    arguments: dict[str, Any] = {
+        "loss": cross_entropy,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        "train": (X, Y),
+        "epochs": 3,
+        "batch_size": 16,
+        "progress": False,
+    }
+    return Trainer(model, **(arguments | changes))
+
+
+def weights(model: nn.Module) -> Tensor:
+    """All parameters in one row, a copy."""
+    return nn.utils.parameters_to_vector(model.parameters()).detach().clone()

@@ -2,6 +2,7 @@
 
 import random
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from clock import Clock
 from feeds import CPU, Noisy, Squares, assert_same, loader, read
 from instep import keys
 from instep.data import on
@@ -127,14 +127,14 @@ def test_a_choice_carries_its_reason() -> None:
     )
 
 
-def test_measured_over_the_first_batches_and_the_same_ever_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_over_the_first_batches_and_the_same_ever_after(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+    monkeypatch.setattr(sys.modules[choose.__module__], "time", clock)
+
     class Slow(Noisy):
         def __getitem__(self, index: int) -> Any:
             clock.sleep(2e-3)
             return super().__getitem__(index)
 
-    clock = Clock()
-    monkeypatch.setattr("instep.data.loading.worker_count.time", clock)
     monkeypatch.setattr("instep.data.loading.worker_count.available_cores", lambda: 3)
     said: list[str] = []
     made = loader(as_source(Slow(48), "train"), workers="auto", say=said.append, epochs=2)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import tiny
 from instep import Trainer
 from instep.data import source
 from instep.errors import DescriptionError
@@ -23,17 +24,7 @@ def net(norm: bool = False) -> Any:
 
 
 def make(model: nn.Module | None = None, **changes: Any) -> Trainer:
-    model = net() if model is None else model
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        "train": (X, Y),
-        "valid": (X[:9], Y[:9]),
-        "epochs": 3,
-        "batch_size": 16,
-        "progress": False,
-    }
-    return Trainer(model, **(arguments | changes))
+    return tiny.make(net() if model is None else model, **({"train": (X, Y), "valid": (X[:9], Y[:9])} | changes))
 
 
 def test_the_average_is_evaluated_beside_the_weights() -> None:

@@ -9,37 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import tiny
 from instep import Loss, OneCycle, Trainer
 from instep.data import Order
 from instep.errors import DescriptionError
 from instep.loop.precision import Precision
 from instep.optim.freeze import freeze
 from instep.run.training_state import capture
-from tiny import CLASSES, FEATURES, TASKS
-
-X, Y = TASKS[0].draw(50, seed=0, dtype=torch.float32)
-
-
-def net() -> nn.Module:
-    return TASKS[0].build(0, torch.float32)
+from tiny import CLASSES, FEATURES, X, Y, net, weights
 
 
 def make(model: nn.Module | None = None, **changes: Any) -> Trainer:
-    model = net() if model is None else model
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        "train": (X, Y),
-        "epochs": 3,
-        "batch_size": 16,
-        "log_every": 1,
-        "progress": False,
-    }
-    return Trainer(model, **(arguments | changes))
-
-
-def weights(model: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(model.parameters()).detach()
+    return tiny.make(model, **({"log_every": 1} | changes))
 
 
 # --- Precision

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import tiny
 from instep import OneCycle, Trainer
 from instep.errors import DescriptionError
 from instep.optim.freeze import freeze
@@ -25,16 +26,7 @@ def net() -> nn.Sequential:
 
 
 def make(model: nn.Module | None = None, **changes: Any) -> Trainer:
-    model = net() if model is None else model
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        "train": (X, Y),
-        "epochs": 3,
-        "batch_size": 16,
-        "progress": False,
-    }
-    return Trainer(model, **(arguments | changes))
+    return tiny.make(net() if model is None else model, **({"train": (X, Y)} | changes))
 
 
 def test_a_part_trains_from_its_epoch_on() -> None:

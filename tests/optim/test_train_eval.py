@@ -9,14 +9,15 @@ import torch
 import torch.nn.functional as F
 from lion_pytorch import Lion
 from schedulefree import AdamWScheduleFree, RAdamScheduleFree, SGDScheduleFree
-from torch import Tensor, nn
+from torch import Tensor
 
+import tiny
 from instep import Trainer
 from instep.checkpoint import locate, read
 from instep.data import Order
 from instep.errors import DescriptionError
 from instep.optim.train_eval import Modes, has_modes
-from tiny import TASKS
+from tiny import TASKS, net, weights
 
 X, Y = TASKS[0].draw(48, seed=0, dtype=torch.float32)
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -27,25 +28,9 @@ MAKERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def net() -> nn.Module:
-    return TASKS[0].build(0, torch.float32)
-
-
 def make(kind: str, **changes: Any) -> Trainer:
     model = net()
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": MAKERS[kind](model.parameters()),
-        "train": (X, Y),
-        "epochs": 3,
-        "batch_size": 16,
-        "progress": False,
-    }
-    return Trainer(model, **(arguments | changes))
-
-
-def weights(model: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    return tiny.make(model, **({"optimizer": MAKERS[kind](model.parameters()), "train": (X, Y)} | changes))
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import tiny
 from instep import OneCycle, Trainer
 from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss, UpdateError
 from instep.optim.freeze import freeze
@@ -27,22 +28,14 @@ X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
 
 
 def make(folder: Path | None, model: nn.Module | None = None, lr: float = 0.1, **changes: Any) -> Trainer:
-    model = TASKS[0].build(0, torch.float32) if model is None else model
-    arguments: dict[str, Any] = {
-        "loss": F.cross_entropy,
-        "optimizer": torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9),
-        "train": (X, Y),
-        "valid": (X[:10], Y[:10]),
-        "epochs": 3,
-        "batch_size": 10,
-        "folder": folder,
-        "progress": False,
-    }
-    return Trainer(model, **(arguments | changes))
+    model = tiny.net() if model is None else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
+    usual = {"optimizer": optimizer, "train": (X, Y), "valid": (X[:10], Y[:10]), "batch_size": 10, "folder": folder}
+    return tiny.make(model, **(usual | changes))
 
 
 def weights(trainer: Trainer) -> Tensor:
-    return nn.utils.parameters_to_vector(trainer.model.parameters()).detach().clone()
+    return tiny.weights(trainer.model)
 
 
 def stop_at(trainer: Trainer, step: int) -> None:
