@@ -4,6 +4,7 @@ It owns what goes with what: which transform, sampler and workers belong to trai
 that was passed has to say about them. All of it is checked here, before anything is loaded.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +16,9 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
 from instep.data.data_source import DataSource, as_data_source, validation_sources
+from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
-from instep.data.position import Source, Transform
+from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
@@ -112,6 +114,21 @@ class Feed:
                 "epoch, or give it a __len__."
             )
         return self.train.length
+
+    # --- Inputs
+
+    def inputs_of(self, batch: Any) -> Any:
+        """What the model gets of a batch that may or may not have a target: the training data says what its inputs look like."""
+        return inputs_of(batch, self._several_inputs if is_several(batch) and len(batch) > 1 else None)
+
+    @functools.cached_property
+    def _several_inputs(self) -> int | None:
+        """How many inputs a sample of the training data has, where they are in a tuple or list; one sample is loaded for it."""
+        if isinstance(self.train, Stream):
+            return None
+        batch = self.train.fetch(torch.tensor([0]), Position(self._seed, 0, 0))
+        is_pair = is_several(batch) and len(batch) == 2 and is_several(batch[0])
+        return len(batch[0]) if is_pair else None
 
     # --- Loaders
 

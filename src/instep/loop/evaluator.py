@@ -15,6 +15,7 @@ from torch import nn
 
 from instep import keys
 from instep.data.feed import Feed
+from instep.data.inputs import call_model
 from instep.data.loading.loader import Loader
 from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.data.share import Dealt
@@ -24,7 +25,7 @@ from instep.distributed.state import buffers_of_first
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop.batch_plan import Sizes
-from instep.loop.evaluate import evaluate, forward, predict
+from instep.loop.evaluate import evaluate, predict
 from instep.loop.metrics import Metric
 from instep.loop.objective import Objective
 from instep.loop.out_of_memory import Overflow
@@ -107,7 +108,7 @@ class Examiner:
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
         with self._computing.algorithms(), self._modes.evaluating(), self._one_model():
-            call = self._computing.around(lambda _, batch: forward(self._computing.model, batch))
+            call = self._computing.around(lambda _, batch: call_model(self._computing.model, self._feed.inputs_of(batch)))
             look = functools.partial(
                 predict,
                 self._model,
