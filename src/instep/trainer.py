@@ -168,7 +168,7 @@ class Trainer:
         )
         drop_last = feed.drop_last(drop_last)
         settings |= {"batch_size": batch_size, "drop_last": drop_last, **feed.settings}
-        samples = feed.samples(batch_size)
+        samples = feed.samples(batch_size, max_steps=max_steps)
         self._sizes = Sizes(
             samples, batch_size, update_cycle, micro_batch_size, drop_last, epochs, max_steps, self.rank, self.processes
         )

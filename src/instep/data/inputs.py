@@ -63,8 +63,8 @@ def _unfitting(model: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]
         given = ", ".join([*("…" for _ in args), *(f"{name}=…" for name in named)])
         what = "inputs by name" if named else f"{len(args)} inputs" if len(args) != 1 else "one input"
         return (
-            f"{type(model).__name__}.forward({', '.join(signature.parameters)}) is called as model({given}), because the batch has "
-            f"{what}: {error}. Give the samples the inputs that forward takes, or pass objective=f(model, batch)."
+            f"{type(model).__name__}.forward({', '.join(signature.parameters)}) is called as model({given}), because the "
+            f"batch has {what}: {error}. Give the samples the inputs that forward takes, or pass objective=f(model, batch)."
         )
     except ValueError:  # a forward without a signature
         return None
