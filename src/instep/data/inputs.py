@@ -19,7 +19,7 @@ from instep.errors import ObjectiveError
 
 def call_model(model: nn.Module, inputs: Any) -> Any:
     """The output of the model for the inputs of a batch."""
-    args, named = arguments(inputs)
+    args, named = ((inputs,), {}) if isinstance(inputs, Tensor) else arguments(inputs)  # the usual one, without a call
     try:
         return model(*args, **named)
     except TypeError as error:
@@ -30,8 +30,6 @@ def call_model(model: nn.Module, inputs: Any) -> Any:
 
 def arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of forward that the structure of the inputs says."""
-    if isinstance(inputs, Tensor):
-        return (inputs,), {}
     if isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs):
         return (), dict(inputs)
     return (tuple(inputs), {}) if is_several(inputs) else ((inputs,), {})
