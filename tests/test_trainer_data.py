@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 import tiny
 from instep import Trainer
 from instep.data import class_balanced, source, weighted
-from instep.errors import DescriptionError, Notice
+from instep.errors import DataError, DescriptionError, Notice
 from tiny import FEATURES, TASKS
 
 X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
@@ -145,8 +145,8 @@ def test_data_that_does_not_fit() -> None:
         DescriptionError, match="batch_size=12 is given, and train is a DataLoader with batch_size=4; leave one out"
     ):
         make(DataLoader(TensorDataset(X, Y), batch_size=4))
-    with pytest.raises(DescriptionError, match=r"an iterable of unknown length; say with data\.source\(…, steps_per_epoch="):
-        make(lambda: iter([(X[0], Y[0])]))
+    with pytest.raises(DescriptionError, match="train gave no sample"):
+        make(lambda: iter([]))
     with pytest.raises(DescriptionError, match=r"valid=0\.1 takes a share of the training data, and train is an iterable"):
         make(Numbers(), valid=0.1)
     with pytest.raises(DescriptionError, match="num_workers=-1 must be a whole number"):
@@ -155,3 +155,88 @@ def test_data_that_does_not_fit() -> None:
 
 def test_the_plan_tells_of_a_stream() -> None:
     assert "an iterable of 40 samples" in repr(make(Numbers()))
+
+
+# --- Iterables that do not say how long they are
+
+
+def pairs() -> Iterator[tuple[Tensor, Tensor]]:
+    yield from zip(X + 0.1 * torch.randn(1, FEATURES), Y, strict=True)
+
+
+class Rows(IterableDataset[tuple[Tensor, Tensor]]):
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return pairs()
+
+
+class Forgetful(Rows):
+    """It goes on where it stood, also when it is read again; only its state brings it back."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        while self.place < len(X):
+            self.place += 1
+            yield X[self.place - 1], Y[self.place - 1]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+
+def endless() -> Iterator[tuple[Tensor, Tensor]]:
+    while True:
+        yield from pairs()
+
+
+def test_a_finite_iterable_is_counted() -> None:
+    class Sized(Rows):
+        def __len__(self) -> int:
+            return len(X)
+
+    alone = trained(make(Sized()))
+    for train in (pairs, Rows(), source(pairs)):
+        trainer = make(train)
+        assert (trainer.samples, trainer.steps_per_epoch, trainer.total_steps) == (40, 4, 12)
+        assert torch.equal(trained(trainer), alone)
+    assert torch.equal(trained(make(Forgetful())), trained(make(source(Forgetful(), transform=lambda sample: sample))))
+    assert make(pairs, epochs=None, max_steps=7).steps_per_epoch == 4
+
+
+def test_a_longer_one_is_one_epoch_of_a_run_that_says_its_steps(tmp_path: Path) -> None:
+    def trainer(folder: str, max_steps: int) -> Trainer:
+        return make(endless, epochs=None, max_steps=max_steps, folder=tmp_path / folder)
+
+    assert trainer("none", 9).steps_per_epoch == 9
+    assert make(pairs, epochs=None, max_steps=3).steps_per_epoch == 3  # 36 of 40 samples
+    whole = trained(trainer("whole", 9))
+    trained(trainer("run", 5))
+    with pytest.warns(Notice, match="train cannot say where it stands"):
+        assert torch.equal(trained(trainer("run", 9)), whole)
+
+
+def test_iterables_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instep.data.feed.MOST_COUNTED", 1000)
+    monkeypatch.setattr("instep.data.sources.stream.PATIENCE_S", 0.0)
+    with (
+        pytest.warns(
+            Notice, match=r"train does not say how many samples it has, so it is read once to count them, \d+ so far; save"
+        ),
+        pytest.raises(DescriptionError, match="an iterable without a __len__ that gave 1,000 samples and did not end; say with"),
+    ):
+        make(endless)
+
+
+def test_another_length_than_was_counted() -> None:
+    passes = iter(range(99))
+
+    def fewer_each_time() -> Iterator[tuple[Tensor, Tensor]]:
+        yield from zip(X[next(passes) :], Y, strict=False)
+
+    with pytest.raises(
+        DataError, match="train gave 40 samples when they were counted and 39 in epoch 0; an epoch of data that chan"
+    ):
+        make(fewer_each_time).fit()

@@ -167,6 +167,34 @@ def test_mappings_with_a_target() -> None:
         trainer.evaluate({"x": x})
 
 
+class Formatted(Dataset[dict[str, Tensor]]):
+    """Looks like a data set of Hugging Face: it has columns, and gives those that were asked for."""
+
+    def __init__(self, **columns: Tensor) -> None:
+        self.columns = columns
+        self.column_names = [*columns, "text"]
+        self.format = {"type": "torch", "columns": list(columns)}
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        return {name: column[index] for name, column in self.columns.items()}
+
+
+def test_data_sets_with_columns() -> None:
+    x, y = torch.tensor(NUMBERS).float(), torch.tensor(frame()["y"].to_numpy()).float()
+    trainer = make(source(Formatted(x=x, y=y), target="y"), Formatted(y=y, x=x))
+    trainer.fit()
+    with torch.no_grad():
+        expected = trainer.model(x)
+    torch.testing.assert_close(trainer.predict(Formatted(x=x)), expected)
+    with pytest.warns(Notice, match="data has entries that the training data has not, left out: id"):
+        torch.testing.assert_close(trainer.predict(Formatted(id=y, x=x)), expected)
+    with pytest.raises(DataError, match="data lacks x of the training data; it has z"):
+        trainer.predict(Formatted(z=x))
+
+
 def test_a_frame_where_no_frame_was_trained_on() -> None:
     trainer = make((torch.tensor(NUMBERS).float(), torch.zeros(24)))
     with pytest.raises(DescriptionError, match="data is a frame, and the training data is none, so its columns have no names"):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.checkpoint.durable import save_as
+from instep.data.inputs import arguments, inputs_of
 from instep.data.pieces import piece
 from instep.data.structure import columns, map_columns, size
 from instep.errors import CheckpointError
@@ -54,15 +55,12 @@ def _bare(model: nn.Module) -> nn.Module:
 
 
 def _arguments(model: nn.Module, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How `evaluate.forward` calls the model; labels that it can do without are for the loss."""
-    if isinstance(batch, Mapping):
-        known = inspect.signature(model.forward).parameters
-        return (), {
-            name: value
-            for name, value in batch.items()
-            if not (name == "labels" and name in known and known[name].default is None)
-        }
-    return (batch[0] if isinstance(batch, tuple | list) else batch,), {}
+    """What predictions call the model with; labels that it can do without are for the loss."""
+    args, named = arguments(inputs_of(batch))
+    known = inspect.signature(model.forward).parameters
+    if "labels" in named and "labels" in known and known["labels"].default is None:
+        del named["labels"]
+    return args, named
 
 
 def _dimensions(value: Any) -> Any:

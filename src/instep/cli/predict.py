@@ -13,6 +13,7 @@ from torch import Tensor
 from instep.cli import arrays, rebuilt, tables
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
+from instep.data.inputs import inputs_of
 from instep.data.structure import columns, map_columns, size
 from instep.report import predictions as report
 
@@ -63,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _inputs(data: Any, example: Any, path: Path) -> Any:
     """The data as the model takes it: by name where it was trained so, else the one input; in the training's precision."""
-    if isinstance(data, Mapping) and not isinstance(example, Mapping):
+    if isinstance(data, Mapping) and not isinstance(inputs_of(example), Mapping):
         data = _only(data, path)
     wanted = [column.dtype for column in columns(example) if _is_float(column)]
     return map_columns(lambda column: column.to(wanted[0]) if wanted and _is_float(column) else column, data)

@@ -4,6 +4,7 @@ It owns what goes with what: which transform, sampler and workers belong to trai
 that was passed has to say about them. All of it is checked here, before anything is loaded.
 """
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +16,9 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
 from instep.data.data_source import DataSource, as_data_source, validation_sources
+from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
-from instep.data.position import Source, Transform
+from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
@@ -28,6 +30,7 @@ from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, Notice
 
 BATCH_SIZE = 64
+MOST_COUNTED = 1_000_000  # samples of an iterable that are read to learn how many there are
 
 
 class Opened(NamedTuple):
@@ -53,6 +56,7 @@ class Feed:
         self._seed = seed
         self._num_workers = num_workers
         said = as_data_source(train)
+        self._steps_per_epoch = said.steps_per_epoch  # of an iterable
         whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
         self._reading = Reading(  # of data that goes with the training data
             dtype=dtype,
@@ -99,19 +103,45 @@ class Feed:
         """Whether an epoch's last batch is left out where it is smaller."""
         return asked or (self._train.given is not None and self._train.given.drop_last)
 
-    def samples(self, batch_size: int) -> int:
-        """How many samples an epoch has."""
+    def samples(self, batch_size: int, *, max_steps: int | None = None) -> int:
+        """How many samples an epoch has. An iterable that does not say it is read once and counted."""
         if self._sampler is not None:
             return self._sampler.samples
         assert isinstance(self.train, Stream)
-        if self._train.said.steps_per_epoch is not None:
-            return self._train.said.steps_per_epoch * batch_size
-        if self.train.length is None:
-            raise DescriptionError(
-                "train is an iterable of unknown length; say with data.source(…, steps_per_epoch=…) how many batches make an "
-                "epoch, or give it a __len__."
-            )
+        if self._steps_per_epoch is None and self.train.length is None:
+            self._count(self.train, batch_size, max_steps)
+        if self._steps_per_epoch is not None:
+            return self._steps_per_epoch * batch_size
+        if not self.train.length:
+            raise DescriptionError("train gave no sample.")
         return self.train.length
+
+    def _count(self, stream: Stream, batch_size: int, max_steps: int | None) -> None:
+        """Read one pass; where it does not end within `max_steps`, or soon enough, the run of so many steps is one epoch."""
+        most = MOST_COUNTED if max_steps is None else min(MOST_COUNTED, max_steps * batch_size)
+        if stream.count(self._seed, most):
+            return
+        if max_steps is None:
+            raise DescriptionError(
+                f"train is an iterable without a __len__ that gave {most:,} samples and did not end; say with "
+                "data.source(…, steps_per_epoch=…) how many batches make an epoch, or with max_steps= how long the run is."
+            )
+        self._steps_per_epoch = max_steps
+
+    # --- Inputs
+
+    def inputs_of(self, batch: Any) -> Any:
+        """What the model gets of a batch that may or may not have a target: the training data says what its inputs look like."""
+        return inputs_of(batch, self._several_inputs if is_several(batch) and len(batch) > 1 else None)
+
+    @functools.cached_property
+    def _several_inputs(self) -> int | None:
+        """How many inputs a sample of the training data has, where they are in a tuple or list; one sample is loaded for it."""
+        if isinstance(self.train, Stream):
+            return None
+        batch = self.train.fetch(torch.tensor([0]), Position(self._seed, 0, 0))
+        is_pair = is_several(batch) and len(batch) == 2 and is_several(batch[0])
+        return len(batch[0]) if is_pair else None
 
     # --- Loaders
 
@@ -140,7 +170,7 @@ class Feed:
             sampler=self._sampler,
             workers=self._workers(self._train) if workers is None else workers,
             batch_transform=self._train.said.batch_transform,
-            steps_per_epoch=self._train.said.steps_per_epoch,
+            steps_per_epoch=self._steps_per_epoch,
             epochs=epochs,
             settings=_settings(self._train),
             share=share,

@@ -18,7 +18,7 @@ from instep.data.sources.files import Stored
 
 def columns(batch: Any) -> Iterator[Any]:
     """The columns of a batch, in the order in which its structure names them."""
-    if _is_column(batch):
+    if is_column(batch):
         yield batch
     else:
         for part in _parts(batch):
@@ -27,7 +27,7 @@ def columns(batch: Any) -> Iterator[Any]:
 
 def map_columns(function: Callable[[Any], Any], batch: Any) -> Any:
     """The same structure with `function` applied to every column; what is no column stays as it is."""
-    if _is_column(batch):
+    if is_column(batch):
         return function(batch)
     if isinstance(batch, Mapping):
         return {name: map_columns(function, part) for name, part in batch.items()}
@@ -46,7 +46,7 @@ def joined(batches: list[Any]) -> Any:
     first = batches[0]
     if isinstance(first, Tensor):
         return torch.cat(batches) if first.ndim else torch.stack(batches)
-    if _is_column(first):
+    if is_column(first):
         return np.concatenate(batches) if isinstance(first, np.ndarray) else [entry for batch in batches for entry in batch]
     if isinstance(first, Mapping):
         return {name: joined([batch[name] for batch in batches]) for name in first}
@@ -73,7 +73,8 @@ def is_record(thing: Any) -> bool:
     return is_dataclass(thing) and not isinstance(thing, type)
 
 
-def _is_column(thing: Any) -> bool:
+def is_column(thing: Any) -> bool:
+    """Whether it holds one entry a sample."""
     if isinstance(thing, Tensor | np.ndarray):
         return thing.ndim > 0
     if isinstance(thing, list):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
+from instep.data.inputs import call_model, inputs_of
 from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
@@ -118,8 +119,7 @@ def predict(
             output = map_columns(_on_cpu, call(model, data))
             if not samples:
                 continue
-            _require_samples_first(output, samples)
-            outputs.append(output)
+            outputs.append(_of_samples(output, samples))
     by_rank = world.gather_on_rank0(outputs) if loader.is_dealt else [outputs]
     return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
 
@@ -133,10 +133,8 @@ def _own_batches(loader: Loader, world: World, device: torch.device, *, in_step:
 
 
 def forward(model: nn.Module, batch: Any) -> Any:
-    """The model on the inputs of a batch: a mapping by its names, a tuple by its first entry, anything else as it is."""
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(batch[0]) if isinstance(batch, tuple | list) else model(batch)
+    """The model on the inputs of a batch: the first entry of (inputs, target), else the batch, as arguments by `call_model`."""
+    return call_model(model, inputs_of(batch))
 
 
 def _cut(batches: Iterable[Batch], largest: int | None) -> Iterator[tuple[int, int, Any]]:
@@ -177,13 +175,27 @@ def _on_cpu(column: Any) -> Any:
     return column.cpu() if isinstance(column, Tensor) else column
 
 
-def _require_samples_first(output: Any, samples: int) -> None:
+def _of_samples(output: Any, samples: int) -> Any:
+    """What belongs to samples: of a mapping these entries alone; in a tuple None stands for what belongs to the batch, a loss."""
+    if next(columns(output), None) is None:
+        raise ObjectiveError(
+            f"the model gave {_seen(output)} for {samples} samples; predict joins outputs whose first dimension is the sample."
+        )
+    if isinstance(output, Mapping):
+        output = {name: part for name, part in output.items() if next(columns(part), None) is not None}
+    elif type(output) in (tuple, list):
+        output = type(output)(part if next(columns(part), None) is not None else None for part in output)
     for column in columns(output):
         if len(column) != samples:
             raise ObjectiveError(
                 f"the model gave an output of length {len(column)} for {samples} samples; predict joins outputs whose first "
                 "dimension is the sample."
             )
+    return output
+
+
+def _seen(output: Any) -> str:
+    return "a single number" if isinstance(output, Tensor) else f"a {type(output).__name__} without such an output"
 
 
 def _require_output(loss: Loss) -> None:

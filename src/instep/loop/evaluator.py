@@ -15,12 +15,13 @@ from torch import nn
 
 from instep import keys
 from instep.data.feed import Feed
+from instep.data.inputs import call_model
 from instep.data.loading.loader import Loader
 from instep.data.memory import is_out_of_memory, said
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.loop.evaluate import evaluate, forward, predict
+from instep.loop.evaluate import evaluate, predict
 from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Objective
 from instep.loop.out_of_memory import Splitting
@@ -100,7 +101,7 @@ class Evaluator:
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
         with self._precision.algorithms(), self._modes.evaluating(), self._share_buffers():
-            call = self._precision.wrap(lambda _, batch: forward(self._precision.model, batch))
+            call = self._precision.wrap(lambda _, batch: call_model(self._precision.model, self._feed.inputs_of(batch)))
             look = functools.partial(
                 predict,
                 self._model,

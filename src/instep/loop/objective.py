@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import Notice, ObjectiveError
 from instep.loop.torch_losses import Counted, ignored_by, known
@@ -75,7 +76,7 @@ def as_loss(returned: Any, batch: Any) -> Loss:
 
 
 def from_loss(loss: LossFunction) -> Objective:
-    """The objective `loss(model(x), y)` on batches `(x, y)`.
+    """The objective `loss(model(x), y)` on batches `(x, y)`; several inputs become arguments of the model by `call_model`.
 
     For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
     number of samples, which is said once.
@@ -123,7 +124,7 @@ def _output_objective(model: nn.Module, batch: Any) -> Loss:
 
 def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch)
-    output = model(x)
+    output = call_model(model, x)
     returned = loss(output, target)
     if isinstance(returned, Loss):
         return returned
@@ -133,7 +134,7 @@ def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Mod
 
 def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch)
-    output = model(x)
+    output = call_model(model, x)
     arguments = counted.arguments(output, target)
     value = loss(*arguments)
     ignore_index, threshold = counted.ignore_index, counted.threshold
@@ -153,7 +154,12 @@ def _input_and_target(batch: Any) -> tuple[Any, Any]:
         kind = f"a mapping with {', '.join(map(str, batch))}"
     elif isinstance(batch, tuple | list):
         kind += f" of {len(batch)}"
-    raise ObjectiveError(f"loss= works on batches (x, y), this batch is {kind}; pass objective=f(model, batch) instead.")
+    raise ObjectiveError(f"loss= works on batches (x, y), this batch is {kind}; {_advice(batch)}pass objective=f(model, batch).")
+
+
+def _advice(batch: Any) -> str:
+    several = isinstance(batch, tuple | list) and len(batch) > 2
+    return "give several inputs as ((a, b), y), or " if several else ""
 
 
 def _name(loss: LossFunction) -> str:

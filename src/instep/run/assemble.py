@@ -120,7 +120,7 @@ def find_data(options: Options, place: Place) -> Data:
         processes=place.world.size,
     )
     plan = BatchPlan(
-        feed.samples(batch_size),
+        feed.samples(batch_size, max_steps=options.max_steps),
         batch_size,
         options.update_cycle,
         options.micro_batch_size,

@@ -31,6 +31,7 @@ from instep.data.sources.view import Listed, Ranged, View
 from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
 from instep.errors import DescriptionError
+from instep.text import listed
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         raise DescriptionError(
             f"{name} is a list of {len(data)} tensors, which could be columns or samples; "
             "pass a tuple (x, y) for columns, a Dataset for samples."
+        )
+    if isinstance(data, list) and len({isinstance(part, Tensor | np.ndarray) for part in data}) == 2:
+        raise DescriptionError(
+            f"{name} is a list of {len(data)} unlike entries, {listed(type(part).__name__ for part in data)}, so they are no "
+            "samples; pass a tuple for columns: (x, y), or ((a, b), y) for several inputs."
         )
     if _is_iterable_only(data):
         return _stream(data, name, reading)

@@ -5,6 +5,8 @@ where the last epoch ended, and from the beginning again where the data ends. Ea
 """
 
 import copy
+import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,7 +19,9 @@ from instep.data.loading.failure import failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
-from instep.errors import DataError
+from instep.errors import DataError, Notice
+
+PATIENCE_S = 3.0  # after which it is said that samples are being counted
 
 
 @runtime_checkable
@@ -82,7 +86,7 @@ class Read(NamedTuple):
 
 
 class Stream:
-    """An iterable as a source of batches; `length` is what it says of itself, None where it says nothing."""
+    """An iterable as a source of batches; `length` is what it says of itself, or what was counted; None where nobody knows."""
 
     in_memory = False
 
@@ -107,6 +111,48 @@ class Stream:
         is_put_back = isinstance(iterable, Stateful) and not isinstance(iterable, PerEpoch)
         self._beginning = copy.deepcopy(iterable.state_dict()) if is_put_back else None
         self._was_read = False
+        self._was_counted = False
+
+    def count(self, seed: int, most: int) -> bool:
+        """Read one pass to learn its length, unless there are more than `most` samples; whether the length is known now.
+
+        Samples are read under the keys of the first epoch, so that what is left out at random is left out here too.
+        """
+        bare = Stream(self.dataset, self.name, length=None)
+        cursor, begun, said = _Cursor(bare, Span(seed, 1, 0, 0, 0)), time.monotonic(), False
+        with one_thread(), keys.borrowed():
+            try:
+                while cursor.read <= most:
+                    cursor.sample(0, cursor.read)
+                    if not said and time.monotonic() - begun > PATIENCE_S:
+                        said = True
+                        self._say_counting(cursor.read)
+            except StopIteration:
+                self.length, self._was_counted = cursor.read, True
+            finally:
+                if bare._beginning is not None:
+                    self.dataset.load_state_dict(copy.deepcopy(bare._beginning))
+        return self._was_counted
+
+    def _say_counting(self, so_far: int) -> None:
+        warnings.warn(
+            f"{self.name} does not say how many samples it has, so it is read once to count them, {so_far:,} so far; save that "
+            "with a __len__, or with data.source(…, steps_per_epoch=…).",
+            Notice,
+            stacklevel=2,
+        )
+
+    def length_error(self, gave: str, epoch: int) -> DataError:
+        """A pass gave another number of samples than is known of this data."""
+        if self._was_counted:
+            return DataError(
+                f"{self.name} gave {self.length:,} samples when they were counted and {gave} in epoch {epoch}; an epoch of data "
+                "that changes its length has to be said: data.source(…, steps_per_epoch=…)."
+            )
+        return DataError(
+            f"{self.name} says that it has {self.length:,} samples (its __len__) and gave {gave} in epoch {epoch}; "
+            "the two have to agree."
+        )
 
     def transformed(self, transform: Transform) -> "Stream":
         return Stream(self.dataset, self.name, length=self.length, transform=transform, collate=self.collate)
@@ -283,7 +329,4 @@ def _check_length(stream: Stream, cursor: _Cursor, span: Span) -> None:
         except StopIteration:
             return
         gave = "more"
-    raise DataError(
-        f"{stream.name} says that it has {stream.length:,} samples (its __len__) and gave {gave} in epoch {span.epoch}; "
-        "the two have to agree."
-    )
+    raise stream.length_error(gave, span.epoch)

@@ -37,8 +37,16 @@ def input_names(source: Any) -> list[str] | None:
     if isinstance(found, Columns) and isinstance(found.structure, Mapping):
         names = list(found.structure)
     elif isinstance(found, Samples) and found.transform is None and found.collate is None:
-        names = list(getattr(found.dataset, "column_names", ()))
+        names = _given_columns(found.dataset)
     else:
         return None
     targets = [source.target] if isinstance(source.target, str) else list(source.target)
     return [name for name in names if name not in targets] or None
+
+
+def _given_columns(dataset: Any) -> list[str]:
+    """The columns that a data set of Hugging Face gives: maybe fewer than it has; nobody knows with a transform of its own."""
+    form = getattr(dataset, "format", None)
+    if not isinstance(form, Mapping) or form.get("type") == "custom":
+        return []
+    return [str(column) for column in form.get("columns") or ()]
