@@ -562,9 +562,9 @@ def test_losses_are_read_once_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
     read = window.Window.read
 
-    def counting(self: window.Window, *also: window.Mean) -> None:
+    def counting(self: window.Window, *also: window.Mean, parts: dict[str, window.Mean] | None = None) -> None:
         reads.append(len(self.unread))
-        read(self, *also)
+        read(self, *also, parts=parts)
 
     monkeypatch.setattr(window.Window, "read", counting)
     make(log_every=6, epochs=6, train=(X[:32], Y[:32]), batch_size=4).fit()

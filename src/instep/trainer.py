@@ -45,6 +45,7 @@ from instep.loop.out_of_memory import OnOverflow, Overflow
 from instep.loop.precision import Computing, Precision
 from instep.loop.stepper import Player
 from instep.loop.steppers import Objectives, Optimizers, as_module, average_for, objectives_for, optimizers_for, players_for
+from instep.loop.torch_losses import known
 from instep.loop.unfreezing import UnfreezeAt, Unfreezing
 from instep.optim.clip import Limit
 from instep.optim.train_eval import Modes
@@ -295,6 +296,7 @@ class Trainer:
             restore_best=restore_best,
             sets=list(self._valid) if evaluation_step is not None else [],
             parts=self._examiner.parts,
+            more_parts=loss is None or known(loss) is None,
         )
         self._restore_best = restore_best
         for player in self._players:

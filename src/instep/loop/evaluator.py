@@ -163,7 +163,7 @@ class Examiner:
             )
             numbers = self._fitting(loader, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
-        if several and self._metrics and len(found) == len(self._objectives):
+        if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
             raise ObjectiveError(
                 "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
             )
@@ -197,3 +197,8 @@ class Examiner:
                 f"a batch of {self._size} samples does not fit in memory while batch norm statistics are taken for the averaged "
                 f"weights, and smaller ones would give others; use a smaller micro_batch_size. ({said(error)})"
             ) from error
+
+
+def _is_of_a_metric(name: str, metrics: Mapping[str, Metric]) -> bool:
+    """Whether "valid/d/f1/0" is a number of the metric f1."""
+    return any(part in metrics for part in name.split("/"))

@@ -96,11 +96,13 @@ class Player:
 
     def recorded(self, batch: Batch, done: Done) -> Update:
         """Count what was done, and say it."""
-        loss, count, grad_norm, stepped, clipped, penalty = done
+        loss, count, grad_norm, stepped, clipped, penalty, parts = done
         lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
         update = Update(
             self.step, batch.epoch, batch.index, loss, count, batch.samples, lrs, grad_norm, not stepped, clipped, penalty
         )
+        if parts:
+            update = update._replace(parts=parts)
         if stepped:
             self.made += 1
             self.drive.after_update()
