@@ -700,13 +700,17 @@ class Trainer:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None) -> Evaluation:
-        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
-        loaders = self._valid if data is None else {"data": self._examiner.loader(data)}
+    def evaluate(self, data: Any = None, *, report: bool = False) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
+
+        Data may have names: `evaluate({"test": (x, y)})` gives `{"test/loss": …}`. With `report`, `tables` of the evaluation has
+        a confusion matrix of each set where the model classifies, in at most 1,000 classes.
+        """
+        loaders = self._valid if data is None else self._examiner.loaders(data)
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
         try:
-            numbers = self._examiner.numbers(loaders)
+            numbers = self._examiner.numbers(loaders, report=report)
         finally:
             if not self._running or data is not None:
                 for loader in loaders.values():

@@ -58,6 +58,7 @@ class Feed:
     def __init__(self, train: Any, valid: Any = None, *, seed: int, loading: Loading = Loading()) -> None:  # noqa: B008
         self._seed = seed
         self._loading = loading
+        self._given_train = train
         whole = self._part(train, "train")
         self._valid: dict[str, Part] = {}
         self._train = whole
@@ -155,6 +156,17 @@ class Feed:
             name: self._evaluation_loader(source, self._valid[name], batch_size, device, workers, share)
             for name, source in self.valid.items()
         }
+
+    def sets(self, data: Any) -> dict[str, Any]:
+        """Data sets by name, by the rule for valid=; what is one set is called "data"."""
+        if not isinstance(data, Mapping) or _is_one_set(data, self._given_train):
+            return {"data": data}
+        if not data:
+            raise DescriptionError('evaluate({}) holds no data set; pass for example {"test": (x, y)}.')
+        for name in data:
+            if not isinstance(name, str) or not name:
+                raise DescriptionError(f'a data set has the name {name!r}; use a word, like {{"test": (x, y)}}.')
+        return dict(data)
 
     def loader_for(self, data: Any, *, batch_size: int, device: torch.device, share: Dealt | None = None) -> Loader:
         """A loader for other data, treated like validation data."""

@@ -19,7 +19,7 @@ from instep.distributed.world import World, in_turn
 from instep.errors import ObjectiveError
 from instep.loop import metrics as measuring
 from instep.loop.accumulation import scalar
-from instep.loop.metrics import Metric, Table
+from instep.loop.metrics import Metric, ReportMatrix, Table
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
 from instep.optim.freeze import frozen_wishes
@@ -63,6 +63,7 @@ def evaluate(
     device: torch.device,
     called: nn.Module | None = None,
     output_needed: bool = True,
+    report: bool = False,
     largest: int | None = None,
     world: World | None = None,
     in_step: bool = False,
@@ -70,13 +71,15 @@ def evaluate(
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
-    metrics, which is an error unless `output_needed` is False. With `largest`, no more samples than that go through the model at
+    metrics, which is an error unless `output_needed` is False. With `report`, there is a confusion matrix where the model
+    classifies. With `largest`, no more samples than that go through the model at
     once. Where a `world` shares the data, the numbers are those of all of it; `in_step`, all processes call the model equally
     often.
     """
     called = model if called is None else called
     losses = _Losses()
     measuring.start(metrics, device)
+    matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
     with keys.borrowed(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world if in_step else None, device), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
@@ -89,11 +92,15 @@ def evaluate(
             if metrics:
                 _require_output(loss)
                 measuring.add(metrics, loss)
+            if matrix is not None:
+                matrix.add(loss)
         sharing = world if loader.is_dealt else None
         found: dict[str, float | Table] = {**losses.means(sharing)}
         _require_own_names(found, metrics)
         for name, value in measuring.values(metrics, sharing).items():
             found |= _numbers(name, value)
+        if matrix is not None and (table := matrix.total(sharing)) is not None:
+            found["confusion_matrix"] = table
     return found
 
 

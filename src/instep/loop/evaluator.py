@@ -81,21 +81,25 @@ class Examiner:
         """Data that somebody passed, to look at in its own order."""
         return self._feed.loader_for(data, batch_size=self._size, device=self._device, share=self._dealt)
 
+    def loaders(self, data: Any) -> dict[str, Loader]:
+        """Data that somebody passed, by the names of its sets; "data" where it is one."""
+        return {name: self.loader(one) for name, one in self._feed.sets(data).items()}
+
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float | Table]:
-        """All numbers and tables of all data sets."""
+    def numbers(self, loaders: Mapping[str, Loader], *, report: bool = False) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets; with `report` also a confusion matrix where a model classifies."""
         found: dict[str, float | Table] = {}
         with self._computing.algorithms(), self._one_model():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
-                    found |= self._of_one(f"{name}/", loader, self._model, self._computing.model)
+                    found |= self._of_one(f"{name}/", loader, self._model, self._computing.model, report)
             if self._average is not None:
                 with self._averaged(self._average) as module:
                     for name, loader in loaders.items():
-                        found |= self._of_one(f"{name}/ema/", loader, module, module)
+                        found |= self._of_one(f"{name}/ema/", loader, module, module, report)
         return found if self._spread is None else self._spread.world.of_first(found)
 
     def predict(self, loader: Loader) -> Any:
@@ -144,7 +148,7 @@ class Examiner:
         averaged = [] if self._average is None else [self._average.module]
         return nullcontext() if self._spread is None else buffers_of_first(self._model, *averaged)
 
-    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float | Table]:
+    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module, report: bool) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
         found: dict[str, float | Table] = {}
         for name, objective in self._objectives.items():
@@ -158,6 +162,7 @@ class Examiner:
                 device=self._device,
                 called=called,
                 output_needed=not several,
+                report=report,
                 world=self._world,
                 in_step=self._in_step,
             )
