@@ -308,6 +308,52 @@ def test_several_validation_sets() -> None:
     assert trainer.history.monitor == "valid/a/loss"
 
 
+def test_data_to_evaluate_may_have_names() -> None:
+    trainer = make(metrics="accuracy")
+    both = trainer.evaluate({"test": (X[:9], Y[:9]), "other": (X[9:], Y[9:])})
+    assert list(both) == ["test/loss", "test/accuracy", "other/loss", "other/accuracy"]
+    assert both["test/loss"] == trainer.evaluate((X[:9], Y[:9]))["data/loss"]
+    with pytest.raises(DescriptionError, match=r"evaluate\(\{\}\) holds no data set; pass for example \{\"test\": \(x, y\)\}"):
+        trainer.evaluate({})
+    with pytest.raises(DescriptionError, match="a data set has the name 3; use a word"):
+        trainer.evaluate({3: (X, Y)})
+
+
+def test_a_mapping_of_columns_is_one_data_set() -> None:
+    def objective(model: nn.Module, batch: dict[str, Tensor]) -> Loss:
+        return Loss(F.cross_entropy(model(batch["x"]), batch["y"]), len(batch["x"]))
+
+    trainer = make(loss=None, objective=objective, train={"x": X, "y": Y})
+    assert list(trainer.evaluate({"x": X, "y": Y})) == ["data/loss"]
+    assert list(trainer.evaluate({"test": {"x": X, "y": Y}})) == ["test/loss"]
+
+
+@pytest.mark.parametrize("metrics", [None, "accuracy", "confusion_matrix"])
+def test_a_report_has_the_confusion_matrix(metrics: str | None) -> None:
+    trainer = make(valid=(X[:13], Y[:13]), metrics=metrics, ema=0.9)
+    matrix = trainer.evaluate(report=True).tables["valid/confusion_matrix"]
+    chosen = trainer.model(X[:13]).argmax(1).tolist()
+    expected = [[0] * 4 for _ in range(4)]
+    for right, found in zip(Y[:13].tolist(), chosen, strict=True):
+        expected[right][found] += 1
+    assert matrix == expected
+    assert list(trainer.evaluate(report=True).tables) == ["valid/confusion_matrix", "valid/ema/confusion_matrix"]
+    assert bool(trainer.evaluate().tables) == (metrics == "confusion_matrix")
+
+
+@pytest.mark.filterwarnings("ignore::instep.errors.Notice")
+def test_a_report_of_what_does_not_classify_has_none() -> None:
+    def no_output(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Loss:
+        return Loss(F.cross_entropy(model(batch[0]), batch[1]), len(batch[0]))
+
+    numbers = make(loss=F.mse_loss, train=(X, X[:, :4]))
+    assert not numbers.evaluate((X, (X[:, :4] > 0).float()), report=True).tables
+    assert not make(loss=None, objective=no_output).evaluate((X, Y), report=True).tables
+    labels = make(loss=F.binary_cross_entropy_with_logits, train=(X, (X[:, :4] > 0).float()), metrics="f1")
+    matrices = labels.evaluate((X, (X[:, :4] > 0).float()), report=True).tables["data/confusion_matrix"]
+    assert [sum(map(sum, one)) for one in matrices] == [len(X)] * 4
+
+
 def test_a_share_is_held_out() -> None:
     trainer = make(valid=0.2)
     assert trainer.total_steps == 9  # 40 samples in batches of 16
@@ -543,9 +589,9 @@ def test_losses_are_read_once_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
     read = window.Window.read
 
-    def counting(self: window.Window, *also: window.Mean) -> None:
+    def counting(self: window.Window, *also: window.Mean, parts: dict[str, window.Mean] | None = None) -> None:
         reads.append(len(self.unread))
-        read(self, *also)
+        read(self, *also, parts=parts)
 
     monkeypatch.setattr(window.Window, "read", counting)
     make(log_every=6, epochs=6, train=(X[:32], Y[:32]), batch_size=4).fit()

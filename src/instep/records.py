@@ -70,6 +70,7 @@ class StepResult(NamedTuple):
     stepped: bool
     clipped: Tensor | None = None  # whether clipping changed anything; None where nothing is clipped
     penalty: Tensor | None = None  # l1·Σ|p| + l2·Σp², apart from the loss; None where there is none
+    parts: Mapping[str, Tensor] = MappingProxyType({})  # of the loss, by name, where the objective gives them; weighted as it is
 
 
 class Update(NamedTuple):
@@ -93,6 +94,7 @@ class Update(NamedTuple):
     clipped: Tensor | None = None
     penalty: Tensor | None = None
     by_objective: "Mapping[str, Update]" = MappingProxyType({})
+    parts: Mapping[str, Tensor] = MappingProxyType({})  # of the loss, where the objective gives them
 
     @property
     def losses(self) -> dict[str, Tensor]:
@@ -160,6 +162,7 @@ class Logged:
     skipped: int
     extra: Mapping[str, float]  # what the user logged
     pace: Pace
+    parts: Mapping[str, float] = field(default_factory=dict)  # of the loss
 
 
 @dataclass(frozen=True)

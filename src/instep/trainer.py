@@ -179,9 +179,13 @@ class Trainer:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None) -> Evaluation:
-        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
-        return self.run.evaluate(data)
+    def evaluate(self, data: Any = None, *, report: bool = False) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
+
+        Data may have names: `evaluate({"test": (x, y)})` gives `{"test/loss": …}`. With `report`, `tables` of the evaluation has
+        a confusion matrix of each set where the model classifies, in at most 1,000 classes.
+        """
+        return self.run.evaluate(data, report=report)
 
     def predict(self, data: Any) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.

@@ -23,17 +23,23 @@ def test_the_numbers_are_those_that_the_run_recorded(instep: Instep) -> None:
     best = min(recorded.values(), key=lambda row: row["valid/loss"])
     said = instep("evaluate", str(run), "--json")
     assert (said.code, said.err) == (0, "")
-    assert json.loads(said.out) == {
+    found = json.loads(said.out)
+    matrix, reported = found.pop("tables")["valid/confusion_matrix"], found.pop("reports")["valid"]
+    assert found == {
         "run": "runs/my",
         "step": best["step"],
         "valid/loss": best["valid/loss"],
         "valid/accuracy": best["valid/accuracy"],
     }
+    samples = sum(map(sum, matrix))
+    assert sum(matrix[i][i] for i in range(len(matrix))) / samples == best["valid/accuracy"]
+    assert reported["macro"]["support"] == samples
     for which, step in (("latest", 8), ("6", 6)):
         numbers = json.loads(instep("evaluate", str(run), "--which", which, "--json").out)
         assert (numbers["step"], numbers["valid/loss"]) == (step, recorded[step]["valid/loss"])
     text = instep("evaluate", str(run), "--which", "latest").out
-    assert re.fullmatch(r"runs/my at step 8\n  valid/loss      [\d.]+\n  valid/accuracy  [\d.]+\n", text)
+    assert re.match(r"runs/my at step 8\n  valid/loss      [\d.]+\n  valid/accuracy  [\d.]+\n\nvalid: precision, recall", text)
+    assert "valid: confusion matrix, a row for each class that is there\n" in text
 
 
 def test_what_was_recorded_counts_and_not_what_the_file_says_now(instep: Instep) -> None:

@@ -9,7 +9,15 @@ from instep.distributed.dtensors import whole
 def recorded(trainer: Trainer) -> dict[str, Any]:
     """Train, and keep what every process and any number of them must agree on."""
     updates = [
-        (update.step, float(update.loss), float(update.count), update.samples, update.skipped, _number(update.grad_norm))
+        (
+            update.step,
+            float(update.loss),
+            float(update.count),
+            update.samples,
+            update.skipped,
+            _number(update.grad_norm),
+            {name: float(value) for name, value in update.parts.items()},
+        )
         for update in trainer.updates()
     ]
     history = trainer.history

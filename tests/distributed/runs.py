@@ -117,6 +117,30 @@ def sums(cycle: int) -> Trainer:
     return trainer(n=38, objective=objective, update_cycle=cycle)
 
 
+def parts(cycle: int) -> Trainer:
+    """A mean over tokens, of which many micro-batches have none: the same for what the loss is made of."""
+
+    def objective(model: nn.Module, batch: Any) -> Loss:
+        x, y = batch
+        output, count = model(x), (y != IGNORED).sum()
+        error = cross_entropy(output, y, reduction="sum", ignore_index=IGNORED) / count.clamp(min=1)
+        size = (output.square().mean(1) * (y != IGNORED)).sum() / count.clamp(min=1)
+        return Loss(error + 0.01 * size, count, output, y, parts={"error": error, "size": size})
+
+    x, y = SENTENCES.draw(40, seed=4)
+    y[torch.arange(40) % 3 > 0] = IGNORED
+    valid = SENTENCES.draw(29, seed=5)
+    return trainer(SENTENCES, data=(x, y), valid=valid, metrics="accuracy", objective=objective, update_cycle=cycle, batch_size=6)
+
+
+def sums_with_parts(cycle: int) -> Trainer:
+    def objective(model: nn.Module, batch: Any) -> Loss:
+        value = cross_entropy(model(batch[0]), batch[1], reduction="sum")
+        return Loss.sum(value / 12, parts={"whole": value, "samples": float(len(batch[0]))})
+
+    return trainer(n=37, objective=objective, update_cycle=cycle)
+
+
 def lstm(cycle: int) -> Trainer:
     return trainer(READING, n=26, update_cycle=cycle)
 
@@ -255,7 +279,7 @@ EXACT: dict[str, Build] = {
     build.__name__: build
     for build in (
         dropout, fewer_samples_than_processes, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
-        everything_on, sums, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers, stream, endless_stream,
-        micro_batches, skipping, half_precision, scaled, distributed_sampler,
+        everything_on, sums, parts, sums_with_parts, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers,
+        stream, endless_stream, micro_batches, skipping, half_precision, scaled, distributed_sampler,
     )
 }  # fmt: skip

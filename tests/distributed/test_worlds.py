@@ -37,6 +37,7 @@ def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, a
         assert [update[3:5] for update in found["updates"]] == [update[3:5] for update in expected["updates"]]
         for mine, theirs in zip(found["updates"], expected["updates"], strict=True):
             close([*mine[1:3], mine[5] or 0.0], [*theirs[1:3], theirs[5] or 0.0], tolerance)
+            close(mine[6], theirs[6], tolerance)
         for mine, theirs in zip(found["evaluations"], expected["evaluations"], strict=True):
             assert mine.keys() == theirs.keys()
             close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])

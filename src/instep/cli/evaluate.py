@@ -17,7 +17,9 @@ from instep.report import evaluation as report
 
 @dataclass(frozen=True)
 class Own:
-    """Evaluate the weights of a run on the validation data that its file describes."""
+    """Evaluate the weights of a run on the validation data that its file describes.
+
+    Where the model classifies, a report of each class and a confusion matrix follow the numbers."""
 
     run: rebuilt.Run
     """The folder of the run, like runs/digits."""
@@ -34,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     own = parse(Own, arguments, prog="instep evaluate")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuilt.rebuild(own.run, own.which, own.file)
-        evaluation = found.trainer.evaluate()
+        evaluation = found.trainer.evaluate(report=True)
     print(
         json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
         if own.json

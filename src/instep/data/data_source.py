@@ -114,14 +114,14 @@ def validation_sources(valid: Any, train: DataSource) -> dict[str, DataSource]:
     """The validation sets by the names that their numbers get: `{"valid": …}`, or `{"valid/a": …, "valid/b": …}`."""
     if valid is None:
         return {}
-    if not isinstance(valid, Mapping) or _is_one_set(valid, train.data):
+    if not isinstance(valid, Mapping) or is_one_set(valid, train.data):
         return {"valid": as_data_source(valid)}
     if not valid:
         raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
     return {f"valid/{name}": as_data_source(data) for name, data in valid.items()}
 
 
-def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
+def is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
     """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
     if any(isinstance(part, DataSource) for part in valid.values()):
         return False

@@ -6,7 +6,7 @@ that was passed has to say about them. All of it is checked here, before anythin
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
-from instep.data.data_source import DataSource, as_data_source, validation_sources
+from instep.data.data_source import DataSource, as_data_source, is_one_set, validation_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
 from instep.data.position import Position, Source, Transform
@@ -185,6 +185,17 @@ class Feed:
             name: self._evaluation_loader(source, self._valid[name], batch_size, device, workers, share)
             for name, source in self.valid.items()
         }
+
+    def sets(self, data: Any) -> dict[str, Any]:
+        """Data sets by name, by the rule for valid=; what is one set is called "data"."""
+        if not isinstance(data, Mapping) or is_one_set(data, self._train.said.data):
+            return {"data": data}
+        if not data:
+            raise DescriptionError('evaluate({}) holds no data set; pass for example {"test": (x, y)}.')
+        for name in data:
+            if not isinstance(name, str) or not name:
+                raise DescriptionError(f'a data set has the name {name!r}; use a word, like {{"test": (x, y)}}.')
+        return dict(data)
 
     def loader_for(
         self,

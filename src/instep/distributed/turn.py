@@ -8,8 +8,9 @@ DistributedDataParallel waits for every parameter on every process. Those that o
 empty, nothing in it counts, a branch was not taken) go backward with zeros there: nobody waits for ever, nothing is skipped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -37,6 +38,11 @@ class Sums(Protocol):
     def take(self, told: Tensor, pieces_at_most: int) -> None: ...
     def nonfinite(self) -> float | None: ...
 
+    @property
+    def part_names(self) -> tuple[str, ...]: ...
+    def told_parts(self, names: Sequence[str], device: torch.device) -> Tensor: ...
+    def take_parts(self, names: Sequence[str], told: Tensor) -> None: ...
+
 
 class Turn:
     """The exchange of one optimizer."""
@@ -49,6 +55,7 @@ class Turn:
         self._device = device
         self._parameters: list[Tensor] = []
         self._wrapped: DistributedDataParallel | None = None
+        self._part_names: tuple[str, ...] = ()  # of the losses, as all processes know them
         self._flags_apart = device.type != "cpu" and world.reaches_hosts
 
     def backward(
@@ -104,7 +111,7 @@ class Turn:
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
         """
-        numbers, flags = sums.told(self._device), self._stopping.told(bool(lacking))
+        numbers, flags = sums.told(self._device), torch.cat([self._stopping.told(bool(lacking)), self._told_parts(sums)])
         if self._flags_apart:
             self._world.sum(numbers)
             self._world.sum(flags)
@@ -112,10 +119,24 @@ class Turn:
             told = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
             numbers, flags = told[: len(numbers)], told[len(numbers) :]
         sums.take(numbers, self._world.size)
-        if self._stopping.take(flags.tolist()):
+        *stopping, with_parts, with_new_parts = flags.tolist()
+        if self._stopping.take(stopping):
             self._leave_unused(lacking)
+        if with_parts:
+            self._exchange_parts(sums, are_new=bool(with_new_parts))
         if stop_on_bad and sums.bad_on_host:
             raise self._not_finite(sums)
+
+    def _told_parts(self, sums: Sums) -> Tensor:
+        """Whether losses of this process have parts, and ones that not all processes know of."""
+        names = sums.part_names
+        return torch.tensor([bool(names), not set(names) <= set(self._part_names)], dtype=torch.float64)
+
+    def _exchange_parts(self, sums: Sums, *, are_new: bool) -> None:
+        """The parts of the losses of all processes; only runs that have some come here."""
+        if are_new:
+            self._part_names = tuple(sorted({*self._part_names, *chain(*self._world.gather_objects(sums.part_names))}))
+        sums.take_parts(self._part_names, self._world.sum(sums.told_parts(self._part_names, self._device)))
 
     def _leave_unused(self, lacking: set[Tensor]) -> None:
         """A parameter that no process has a gradient for keeps none: an optimizer leaves it alone, as on one process."""

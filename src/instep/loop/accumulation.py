@@ -13,6 +13,7 @@ Counts stay where they are: numbers and CPU tensors are known on the host, an ac
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 from instep.data.device import readable
 from instep.errors import NonFiniteLoss, ObjectiveError
 from instep.loop.objective import Loss
+from instep.loop.parts import NO_PARTS, Parts
 
 OnNonFinite = Literal["stop", "skip"]
 
@@ -28,13 +30,14 @@ OnNonFinite = Literal["stop", "skip"]
 class Sums:
     """A value and a count for every micro-batch of one cycle."""
 
-    __slots__ = ("_counts", "_kind", "_on_nonfinite", "_reference", "_values", "bad_on_host")
+    __slots__ = ("_counts", "_kind", "_on_nonfinite", "_parts", "_reference", "_values", "bad_on_host")
 
     def __init__(self, on_nonfinite: OnNonFinite) -> None:
         self._on_nonfinite = on_nonfinite
         self._kind: str | None = None
         self._values: list[Tensor] = []
         self._counts: list[float | Tensor] = []
+        self._parts: Parts | None = None  # of the losses, where they have any
         self._reference: float | Tensor | None = None  # the count of the first micro-batch that went backward
         self.bad_on_host = False  # a loss that the host has looked at is not finite, and is to be skipped
 
@@ -60,6 +63,10 @@ class Sums:
         count = _known_on_host(loss.count, value)
         self._values.append(value.detach())
         self._counts.append(count)
+        if loss.parts is not None:
+            if self._parts is None:
+                self._parts = Parts()
+            self._parts.add(loss.parts, count)
         if not isinstance(count, Tensor) and count == 0:
             return None
         if readable(value) and not math.isfinite(value.item()):
@@ -85,6 +92,12 @@ class Sums:
             return torch.stack(self._values).sum()
         return self._counted().sum() / self.total()
 
+    def parts(self) -> Mapping[str, Tensor]:
+        """The parts of the loss, each a mean or a sum as the loss is."""
+        if self._parts is None:
+            return NO_PARTS
+        return self._parts.means(micro_batches=self._counted_pieces(), is_sum=self._kind == "sum")
+
     def normaliser(self) -> float | Tensor:
         """ref/Σ cᵢ, which the gradients are multiplied by at the end."""
         if self._kind == "sum" or self._reference is None or self.pieces == 1:
@@ -98,6 +111,10 @@ class Sums:
         if readable(self._values[0]):
             return None
         return ~torch.isfinite(self._counted()).all()
+
+    def _counted_pieces(self) -> int:
+        """In how many micro-batches of this process something counts, as far as the host knows."""
+        return sum(isinstance(count, Tensor) or count > 0 for count in self._counts)
 
     def _begin_kind(self, kind: str) -> None:
         if self._kind is not None:

@@ -20,8 +20,9 @@ from instep.distributed.world import ALONE, World, in_turn
 from instep.errors import ObjectiveError
 from instep.loop import metrics as measuring
 from instep.loop.accumulation import scalar
-from instep.loop.metrics import Metric, Table
+from instep.loop.metrics import Metric, ReportMatrix, Table
 from instep.loop.objective import Loss, Objective, as_loss
+from instep.loop.parts import read_parts
 from instep.optim.freeze import frozen_wishes
 
 
@@ -63,6 +64,7 @@ def evaluate(
     device: torch.device,
     called: nn.Module | None = None,
     output_needed: bool = True,
+    report: bool = False,
     largest: int | None = None,
     world: World = ALONE,
     in_step: bool = False,
@@ -70,13 +72,15 @@ def evaluate(
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
     The objective is called with `called`, where that is another form of the model. An objective that gives no output has no
-    metrics, which is an error unless `output_needed` is False. With `largest`, no more samples than that go through the model at
+    metrics, which is an error unless `output_needed` is False. With `report`, there is a confusion matrix where the model
+    classifies. With `largest`, no more samples than that go through the model at
     once. Where a `world` shares the data, the numbers are those of all of it; `in_step`, all processes call the model equally
     often.
     """
     called = model if called is None else called
     losses = _Losses()
     measuring.start(metrics, device)
+    matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
     with keys.borrowed(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
@@ -89,10 +93,15 @@ def evaluate(
             if metrics:
                 _require_output(loss)
                 measuring.add(metrics, loss)
+            if matrix is not None:
+                matrix.add(loss)
         sharing = world if loader.is_dealt else None
-        found: dict[str, float | Table] = {"loss": losses.mean(sharing)}
+        found: dict[str, float | Table] = {**losses.means(sharing)}
+        _require_own_names(found, metrics)
         for name, value in measuring.values(metrics, sharing).items():
             found |= _numbers(name, value)
+        if matrix is not None and (table := matrix.total(sharing)) is not None:
+            found["confusion_matrix"] = table
     return found
 
 
@@ -148,27 +157,38 @@ def _cut(batches: Iterable[Batch], largest: int | None) -> Iterator[tuple[int, i
 
 
 class _Losses:
-    """Σ vᵢ·cᵢ / Σ cᵢ over the batches of an evaluation; read from the device at the end."""
+    """Σ vᵢ·cᵢ / Σ cᵢ of the loss and of its parts over the batches of an evaluation; read from the device at the end."""
 
     def __init__(self) -> None:
-        self._values: list[Tensor] = []
-        self._counts: list[Tensor] = []
+        self._values: dict[str, list[Tensor]] = {"loss": []}
+        self._counts: dict[str, list[Tensor]] = {"loss": []}
         self._kind = "mean"
 
     def add(self, loss: Loss) -> None:
         value = scalar(loss.value).detach()
-        self._values.append(value.float() if value.dtype.itemsize < 4 else value)
-        self._counts.append(torch.as_tensor(loss.count, dtype=self._values[-1].dtype, device=value.device).reshape(()))
+        value = value.float() if value.dtype.itemsize < 4 else value
+        count = torch.as_tensor(loss.count, dtype=value.dtype, device=value.device).reshape(())
         self._kind = loss.kind
+        for name, part in {"loss": value, **(read_parts(loss.parts) if loss.parts is not None else {})}.items():
+            self._values.setdefault(name, []).append(part)
+            self._counts.setdefault(name, []).append(count)
 
-    def mean(self, world: World | None = None) -> float:
-        values, counts = torch.stack(self._values).cpu().double(), torch.stack(self._counts).cpu().double()
+    def means(self, world: World | None = None) -> dict[str, float]:
+        rows = {name: _side_by_side(values, self._counts[name]) for name, values in self._values.items()}
         if world is not None:  # in the order of one process, so that the sum is its sum
-            pairs = in_turn(world.gather_objects(torch.stack([values, counts], 1).tolist()))
-            values, counts = torch.tensor(pairs, dtype=torch.float64).unbind(1)
+            by_rank = world.gather_objects(rows)
+            names = dict.fromkeys(name for of_one in by_rank for name in of_one)
+            rows = {name: in_turn([of_one.get(name, []) for of_one in by_rank]) for name in names}
+        return {name: self._mean(*torch.tensor(pairs, dtype=torch.float64).unbind(1)) for name, pairs in rows.items()}
+
+    def _mean(self, values: Tensor, counts: Tensor) -> float:
         if self._kind == "sum":
             return float(values.sum())
         return float(torch.where(counts > 0, values * counts, 0).sum() / counts.sum())
+
+
+def _side_by_side(values: list[Tensor], counts: list[Tensor]) -> list[list[float]]:
+    return torch.stack([torch.stack(values).cpu().double(), torch.stack(counts).cpu().double()], 1).tolist()
 
 
 def _on_cpu(column: Any) -> Any:
@@ -201,6 +221,12 @@ def _seen(output: Any) -> str:
 def _require_output(loss: Loss) -> None:
     if loss.output is None or loss.target is None:
         raise ObjectiveError("metrics need what the model gave: return Loss(value, count, output, target) from the objective.")
+
+
+def _require_own_names(losses: Mapping[str, Any], metrics: Mapping[str, Metric]) -> None:
+    both = [name for name in losses if name in metrics]
+    if both:
+        raise ObjectiveError(f"{both[0]} is a metric, and a part of the loss too; give one of them another name.")
 
 
 def _numbers(name: str, value: Any) -> dict[str, float | Table]:

@@ -77,21 +77,25 @@ class Evaluator:
             data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed
         )
 
+    def loaders(self, data: Any) -> dict[str, Loader]:
+        """Data that somebody passed, by the names of its sets; "data" where it is one."""
+        return {name: self.loader(one) for name, one in self._feed.sets(data).items()}
+
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float | Table]:
-        """All numbers and tables of all data sets."""
+    def numbers(self, loaders: Mapping[str, Loader], *, report: bool = False) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets; with `report` also a confusion matrix where a model classifies."""
         found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
             with self._modes.evaluating():
                 for name, loader in loaders.items():
-                    found |= self._of_one(f"{name}/", loader, self._model, self._precision.model)
+                    found |= self._of_one(f"{name}/", loader, self._model, self._precision.model, report)
             if self._average is not None:
                 with self._averaged(self._average) as module:
                     for name, loader in loaders.items():
-                        found |= self._of_one(f"{name}/ema/", loader, module, module)
+                        found |= self._of_one(f"{name}/ema/", loader, module, module, report)
         return self._processes.world.broadcast_object(found)
 
     def predict(self, loader: Loader) -> Any:
@@ -118,7 +122,7 @@ class Evaluator:
         averaged = [] if self._average is None else [self._average.module]
         return self._processes.share_buffers(self._model, *averaged)
 
-    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module) -> dict[str, float | Table]:
+    def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module, report: bool) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
         found: dict[str, float | Table] = {}
         for name, objective in self._objectives.items():
@@ -132,12 +136,13 @@ class Evaluator:
                 device=self._device,
                 called=called,
                 output_needed=not several,
+                report=report,
                 world=self._processes.world,
                 in_step=self._processes.are_sharded,
             )
             numbers = self._splitting.look(loader.batch_size, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
-        if several and self._metrics and len(found) == len(self._objectives):
+        if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
             raise ObjectiveError(
                 "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
             )
@@ -171,3 +176,8 @@ class Evaluator:
                 f"a batch of {self._size} samples does not fit in memory while batch norm statistics are taken for the averaged "
                 f"weights, and smaller ones would give others; use a smaller micro_batch_size. ({said(error)})"
             ) from error
+
+
+def _is_of_a_metric(name: str, metrics: Mapping[str, Metric]) -> bool:
+    """Whether "valid/d/f1/0" is a number of the metric f1."""
+    return any(part in metrics for part in name.split("/"))

@@ -83,10 +83,12 @@ def monitor_for(
     restore_best: bool,
     sets: Sequence[str],
     parts: Sequence[str] = ("loss",),
+    more_parts: bool = False,
 ) -> Monitor | None:
     """The monitor of a run that evaluates on these sets and says these parts of each; None for one that does not evaluate.
 
-    Where there are several losses, none of them is what the run goes by unless it is named.
+    Where there are several losses, none of them is what the run goes by unless it is named. With `more_parts`, losses may have
+    parts that nobody knows of before the first evaluation: these have to be named with their direction.
     """
     if mode not in ("auto", "min", "max"):
         raise DescriptionError(f'monitor_mode={mode!r} is not known; use "min", "max" or "auto".')
@@ -102,7 +104,8 @@ def monitor_for(
             raise DescriptionError(f"{asked} needs one number to go by, and there are {', '.join(known)}; pass monitor=.")
         return None
     name = name or known[0]
-    _require_number(name, known)
+    if not (more_parts and mode != "auto" and any(name.startswith(f"{prefix}/") for prefix in sets)):
+        _require_number(name, known, more_parts=more_parts)
     _require_one_number(name, metrics)
     return Monitor(name, mode_for(name, mode, metrics), patience)
 
@@ -133,7 +136,8 @@ def _require_one_number(name: str, metrics: Mapping[str, Metric]) -> None:
         raise DescriptionError(f"monitor={name!r} is one number a class; name one of them, like '{name}/0'.")
 
 
-def _require_number(name: str, known: Sequence[str]) -> None:
+def _require_number(name: str, known: Sequence[str], *, more_parts: bool) -> None:
     """That an evaluation will have this number: a set's loss, a metric, or a part of one ("valid/scores/f1")."""
     if not any(name == number or name.startswith(f"{number}/") for number in known):
-        raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.")
+        hint = ' A part of the loss needs monitor_mode="min" or "max".' if more_parts else ""
+        raise DescriptionError(f"monitor={name!r} is no number of an evaluation; there will be {', '.join(known)}.{hint}")

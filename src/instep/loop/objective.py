@@ -33,8 +33,11 @@ class Loss:
     A mean that is worked out by hand should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and
     nobody looks.
 
+    `parts` are what the value is made of, by name: means over the same `count` (sums, for `Loss.sum`). They are added up like the
+    value and stand beside it in the history, the evaluations and the progress; no gradient is taken of them.
+
     >>> import torch
-    >>> Loss(torch.tensor(0.5), count=12).kind
+    >>> Loss(torch.tensor(0.5), count=12, parts={"recon": torch.tensor(0.4), "kl": torch.tensor(0.1)}).kind
     'mean'
     """
 
@@ -45,6 +48,7 @@ class Loss:
     kind: Literal["mean", "sum"] = "mean"
     ignore_index: int | None = None  # None: -100 for classes, nothing for numbers
     threshold: float | None = 0.0  # None: outputs are scores of classes, whatever the target looks like
+    parts: Mapping[str, Tensor | float] | None = None
 
     @classmethod
     def sum(
@@ -55,9 +59,10 @@ class Loss:
         *,
         ignore_index: int | None = None,
         threshold: float | None = 0.0,
+        parts: Mapping[str, Tensor | float] | None = None,
     ) -> "Loss":
         """A loss that is a sum: micro-batches are added up, nothing is divided."""
-        return cls(value, 1, output, target, "sum", ignore_index, threshold)
+        return cls(value, 1, output, target, "sum", ignore_index, threshold, parts)
 
 
 def as_loss(returned: Any, batch: Any) -> Loss:

@@ -13,6 +13,7 @@ Nobody leaves before the exchange: who did would let the others wait. So a loss 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 from instep.data.device import readable
 from instep.errors import ObjectiveError
 from instep.loop.accumulation import Sums
+from instep.loop.parts import Parts
 
 # What is exchanged, in this order: sums over all processes.
 UNITS, WEIGHTED, PIECES, BAD, MEANS, SUMS = range(6)
@@ -71,6 +73,21 @@ class SharedSums(Sums):
         self._all, self._all_pieces = told, pieces_at_most
         if self._kind is None:  # nothing of this batch was computed here
             self._kind = "sum" if told[SUMS].item() else "mean"
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The parts that losses of this process have."""
+        return () if self._parts is None else self._parts.names
+
+    def told_parts(self, names: Sequence[str], device: torch.device) -> Tensor:
+        """What the others need to know of these parts."""
+        self._parts = Parts() if self._parts is None else self._parts
+        return self._parts.told(names, device, micro_batches=self._counted_pieces(), is_sum=self._kind == "sum")
+
+    def take_parts(self, names: Sequence[str], told: Tensor) -> None:
+        """What all of them told of these parts, added up."""
+        assert self._parts is not None
+        self._parts.take(names, told, is_sum=self._kind == "sum")
 
     def nonfinite(self) -> float | None:
         """The first loss of this process that is not finite and counts."""

@@ -119,11 +119,13 @@ class Stepper:
 
     def count(self, batch: Batch, result: StepResult) -> Update:
         """Count the step that was made, and give the record of it."""
-        loss, units, grad_norm, stepped, clipped, penalty = result
+        loss, units, grad_norm, stepped, clipped, penalty, parts = result
         lrs = tuple([float(group["lr"]) for group in self.optimizer.param_groups])
         update = Update(
             self.step, batch.epoch, batch.index, loss, units, batch.samples, lrs, grad_norm, not stepped, clipped, penalty
         )
+        if parts:
+            update = update._replace(parts=parts)
         if stepped:
             self.made += 1
             self.drive.after_update()

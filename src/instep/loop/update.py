@@ -223,7 +223,7 @@ class UpdateCycle:
             if done.grad_norm is None or self._is_finite(done.grad_norm):
                 return done
         self._clear()
-        return StepResult(sums.loss(), sums.total(), None, stepped=False)
+        return StepResult(sums.loss(), sums.total(), None, stepped=False, parts=sums.parts())
 
     def _prepared(self, sums: Sums) -> StepResult:
         """Unscale, normalise, penalties, clip."""
@@ -233,7 +233,7 @@ class UpdateCycle:
             _multiply([p.grad for g in self.optimizer.param_groups for p in g["params"] if p.grad is not None], sums.normaliser())
         penalty = self._penalty.add() if self._penalty.active else None
         norm, clipped = self._clipping.apply() if self._clipping.active else (None, None)
-        return StepResult(sums.loss(), sums.total(), norm, stepped=True, clipped=clipped, penalty=penalty)
+        return StepResult(sums.loss(), sums.total(), norm, stepped=True, clipped=clipped, penalty=penalty, parts=sums.parts())
 
     def _scaled_step(self, scaler: GradScaler) -> bool:
         """Whether the step was made: the scaler leaves it out where a gradient overflowed, and lowers its scale."""

@@ -4,19 +4,33 @@ import math
 from typing import Any
 
 from instep.records import Evaluation
+from instep.report.classification import classification_report, render_report
 from instep.text import clean, columns, number
 
 
 def render(evaluation: Evaluation, where: str) -> str:
-    """A heading that says what was evaluated, and a line for each number."""
+    """A heading that says what was evaluated, a line for each number, and a report for each confusion matrix."""
     rows = [(clean(name), number(value)) for name, value in evaluation.items()]
     width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join([clean(where), *(f"  {name:<{width}}  {value}" for name, value in rows)])
+    lines = [clean(where), *(f"  {name:<{width}}  {value}" for name, value in rows)]
+    for name, matrix in evaluation.tables.items():
+        lines += ["", *render_report(matrix, clean(name.removesuffix("/confusion_matrix")))]
+    return "\n".join(lines)
 
 
 def as_json(evaluation: Evaluation, **said: Any) -> dict[str, Any]:
-    """The numbers under their names, with what else is to be said; inf and nan, for which JSON has no words, are null."""
-    return {**said, **{name: value if math.isfinite(value) else None for name, value in evaluation.items()}}
+    """The numbers under their names, with what else is to be said; inf and nan, for which JSON has no words, are null.
+
+    Confusion matrices stand under "tables", what is read from them under "reports".
+    """
+    numbers = {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
+    if not evaluation.tables:
+        return {**said, **numbers}
+    reports = {
+        name.removesuffix("/confusion_matrix"): classification_report(matrix).as_json()
+        for name, matrix in evaluation.tables.items()
+    }
+    return {**said, **numbers, "tables": dict(evaluation.tables), "reports": reports}
 
 
 def compared(evaluation: Evaluation, recorded: dict[str, Any]) -> list[str]:

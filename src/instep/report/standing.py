@@ -61,6 +61,7 @@ class Standing:
         said = []
         if self.logged is not None:
             said.append(("loss", f"loss {number(self.logged.loss)}"))
+            said += [("lr", f"{name} {number(value)}") for name, value in self.logged.parts.items()]
         if self.evaluation is not None and self.monitor in self.evaluation:
             said.append(("metric", f"{self.monitor} {number(self.evaluation[self.monitor])}"))
         if self.skipped:

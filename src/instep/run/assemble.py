@@ -27,6 +27,7 @@ from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.loop.stepper import Stepper
 from instep.loop.steppers import as_module, average_for, objectives_for, optimizers_for, steppers_for
+from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
@@ -233,6 +234,7 @@ def make_evaluator(options: Options, place: Place, data: Data, prepared: Prepare
         restore_best=options.restore_best,
         sets=list(loaders) if every is not None else [],
         parts=evaluator.parts,
+        more_parts=options.loss is None or known(options.loss) is None,
     )
     for stepper in stepping.steppers:
         require_monitor(stepper.drive, monitor)

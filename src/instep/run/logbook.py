@@ -14,7 +14,7 @@ from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.run.history import History, HistoryFile, free_names
 from instep.run.tally import Tallies
-from instep.run.window import Mean, Window
+from instep.run.window import Mean, Window, mean_states, mean_values, restored_means
 
 
 class Progress(Protocol):
@@ -62,6 +62,7 @@ class Logbook:
         self._file: HistoryFile | None = None
         self._window = Window()
         self._since_evaluation = Mean()
+        self._parts_since_evaluation: dict[str, Mean] = {}  # of the loss
         self._tallies = Tallies()
         self._extra: dict[str, float] = {}
         self._unwritten: list[dict[str, Any]] = []  # rows that a full disk did not take
@@ -106,9 +107,9 @@ class Logbook:
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """Take in an evaluation; it is kept together with the training loss since the one before it."""
-        mean = self._since_evaluation.value()
-        self._since_evaluation = Mean()
-        train = self._tallies.losses() if self._tallies else {} if mean is None else {"train/loss": mean}
+        train = mean_values({"loss": self._since_evaluation, **self._parts_since_evaluation}, "train/")
+        self._since_evaluation, self._parts_since_evaluation = Mean(), {}
+        train = self._tallies.losses() if self._tallies else train
         evaluation = replace(evaluation, values_by_name={**train, **evaluation})
         self._keep(self.history.add_evaluation(evaluation, seconds=time.perf_counter() - self._begun))
         if self._progress is not None:
@@ -131,12 +132,13 @@ class Logbook:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
-        self._window.read(self._since_evaluation)
+        self._window.read(self._since_evaluation, parts=self._parts_since_evaluation)
         if self._file is not None:
             self._file.sync()
         return {
             "window": self._window.state(),
             "since_evaluation": self._since_evaluation.state(),
+            **({"parts_since_evaluation": mean_states(self._parts_since_evaluation)} if self._parts_since_evaluation else {}),
             "players": self._tallies.state(),
             "extra": dict(self._extra),
             "history_rows": len(self.history) - len(self._unwritten),
@@ -156,11 +158,12 @@ class Logbook:
         if state is not None:
             self._window.restore(state["window"])
             self._since_evaluation = Mean(*state["since_evaluation"])
+            self._parts_since_evaluation = restored_means(state.get("parts_since_evaluation", {}))
             self._tallies.restore(state["players"])
             self._extra = dict(state["extra"])
 
     def _write_line(self, update: Update) -> None:
-        self._window.read(self._since_evaluation)
+        self._window.read(self._since_evaluation, parts=self._parts_since_evaluation)
         window = self._window
         line = Logged(
             step=update.step + 1,
@@ -173,6 +176,7 @@ class Logbook:
             skipped=window.skipped,
             extra={**self._tallies.line(), **self._extra},
             pace=self._pace(),
+            parts={} if self._tallies else mean_values(window.parts),
         )
         self._keep(self.history.add_update(line))
         if self._progress is not None:

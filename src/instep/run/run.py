@@ -129,13 +129,13 @@ class Run:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None) -> Evaluation:
+    def evaluate(self, data: Any = None, *, report: bool = False) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`."""
-        loaders = self.valid_loaders if data is None else {"data": self.evaluator.loader(data)}
+        loaders = self.valid_loaders if data is None else self.evaluator.loaders(data)
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
         try:
-            numbers = self.evaluator.numbers(loaders)
+            numbers = self.evaluator.numbers(loaders, report=report)
         finally:
             if not self.state.is_running or data is not None:
                 for loader in loaders.values():

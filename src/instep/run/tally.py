@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from instep.records import Update
-from instep.run.window import Mean, Window
+from instep.run.window import Mean, Window, mean_states, mean_values, restored_means
 
 
 class Tally:
@@ -16,6 +16,7 @@ class Tally:
     def __init__(self) -> None:
         self.window = Window()
         self.since_evaluation = Mean()
+        self.parts_since_evaluation: dict[str, Mean] = {}
         self.lr = 0.0  # of its last update
 
     def numbers(self, name: str) -> dict[str, float]:
@@ -25,6 +26,7 @@ class Tally:
             return {}
         found = {
             "loss": window.loss.value(),
+            **mean_values(window.parts),
             "lr": self.lr,
             "grad_norm": window.grad_norm.value(),
             "clipped": int(window.clipped.weighted) if window.clipped.count else None,
@@ -45,7 +47,7 @@ class Tallies(dict[str, Tally]):
 
     def read(self) -> None:
         for tally in self.values():
-            tally.window.read(tally.since_evaluation)
+            tally.window.read(tally.since_evaluation, parts=tally.parts_since_evaluation)
 
     def line(self) -> dict[str, float]:
         """The numbers for a line of the log, which begins anew."""
@@ -58,15 +60,22 @@ class Tallies(dict[str, Tally]):
 
     def losses(self) -> dict[str, float]:
         """The training losses since the last evaluation, which begin anew."""
-        found = {f"train/{name}/loss": tally.since_evaluation.value() for name, tally in self.items()}
-        for tally in self.values():
-            tally.since_evaluation = Mean()
-        return {name: value for name, value in found.items() if value is not None}
+        found: dict[str, float] = {}
+        for name, tally in self.items():
+            means = {"loss": tally.since_evaluation, **tally.parts_since_evaluation}
+            found |= mean_values(means, f"train/{name}/")
+            tally.since_evaluation, tally.parts_since_evaluation = Mean(), {}
+        return found
 
     def state(self) -> dict[str, Any]:
         self.read()
         return {
-            name: {"window": tally.window.state(), "since_evaluation": tally.since_evaluation.state(), "lr": tally.lr}
+            name: {
+                "window": tally.window.state(),
+                "since_evaluation": tally.since_evaluation.state(),
+                "lr": tally.lr,
+                **({"parts": mean_states(tally.parts_since_evaluation)} if tally.parts_since_evaluation else {}),
+            }
             for name, tally in self.items()
         }
 
@@ -76,4 +85,5 @@ class Tallies(dict[str, Tally]):
             tally = self[name] = Tally()
             tally.window.restore(kept["window"])
             tally.since_evaluation = Mean(*kept["since_evaluation"])
+            tally.parts_since_evaluation = restored_means(kept.get("parts", {}))
             tally.lr = kept["lr"]

@@ -6,5 +6,6 @@ are counted in `counts`, `errors` and `ranking`; what an output and a target are
 
 from instep.loop.metrics.metric import Metric, Table, add, higher_is_better, start, values
 from instep.loop.metrics.names import accuracy, as_metrics
+from instep.loop.metrics.report_matrix import ReportMatrix
 
-__all__ = ["Metric", "Table", "accuracy", "add", "as_metrics", "higher_is_better", "start", "values"]
+__all__ = ["Metric", "ReportMatrix", "Table", "accuracy", "add", "as_metrics", "higher_is_better", "start", "values"]

@@ -108,7 +108,7 @@ class History:
                 row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
-        return self._append({**row, **free_names(logged.extra), "clock": asdict(logged.pace)})
+        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": asdict(logged.pace)})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
         """Append an evaluation, made `seconds` after this process began to train; returns its row.
