@@ -19,7 +19,7 @@ from torch import nn
 
 from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
-from instep.checkpoint.shelf import path_of
+from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.device import choose
 from instep.data.feed import Feed, Loading
 from instep.data.loading.loader import Batch, WorkerCount, sent_batch

@@ -14,8 +14,8 @@ from distributed.sharding import SHARDED, Block, adamw, half_of, momentum, penal
 from distributed.test_worlds import Alone, Worlds, both, close
 from instep import Trainer, load_model
 from instep.checkpoint import read
+from instep.checkpoint.checkpoint_folder import read_manifest
 from instep.checkpoint.manifest import Manifest
-from instep.checkpoint.shelf import read_manifest
 from instep.checkpoint.tensorfile import Written
 from instep.distributed.shard import units_of
 from instep.errors import CheckpointError, DescriptionError
