@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from checkpoint.made import realistic
 from instep.checkpoint import jsontext
-from instep.checkpoint.sealed import seal, unseal
+from instep.checkpoint.encoded import decode_checkpoint, encode_checkpoint
 from instep.checkpoint.tensorfile import chunks_of, read_tensors
 from instep.errors import CheckpointError
 
-SEALED = seal(realistic())
+SEALED = encode_checkpoint(realistic())
 FILES = {name: b"".join(chunks_of(part.layout, part.tensors, part.head)) for name, part in SEALED.parts.items()}
 NASTY: list[Any] = [
     None, True, -1, 0, 1, 2**31, 2**63, 2**64, -(2**70), 1.5, 1e308, "", "..", "/", "$tuple", "F32", "weight", [], {}, [[]],
@@ -31,7 +31,7 @@ def read_all(files: dict[str, bytes], state: bytes) -> None:
     """What `read` does with the bytes of files whose checksums fit."""
     with contextlib.suppress(CheckpointError):
         tensors = {name: read_tensors(io.BytesIO(content), len(content))[0] for name, content in files.items()}
-        unseal(1, None, state, tensors, None)
+        decode_checkpoint(1, None, state, tensors, None)
 
 
 def mutated(content: bytes, chance: random.Random) -> bytes:
@@ -95,7 +95,7 @@ def fuzz_header(seed: int) -> None:
 
 def test_the_fuzzers_begin_with_what_can_be_read() -> None:
     tensors = {name: read_tensors(io.BytesIO(content), len(content))[0] for name, content in FILES.items()}
-    assert set(unseal(1, None, SEALED.state, tensors, None).parts) == {"model", "optimizer"}
+    assert set(decode_checkpoint(1, None, SEALED.state, tensors, None).parts) == {"model", "optimizer"}
 
 
 WAYS = [fuzz_bytes, fuzz_state, fuzz_header]

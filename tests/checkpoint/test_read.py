@@ -13,7 +13,7 @@ import torch
 from checkpoint.made import realistic, same, shelf_of, small
 from instep.checkpoint import Checkpoint, Writer, jsontext, locate, manifest_of, read, read_newest, verify, write
 from instep.checkpoint.manifest import Manifest
-from instep.checkpoint.tensorfile import Written
+from instep.checkpoint.tensorfile import FileSummary
 from instep.errors import CheckpointError
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no such things there")
-def test_nobody_waits_for_a_pipe_on_the_shelf(tmp_path: Path) -> None:
+def test_nobody_waits_for_a_pipe_in_the_folder(tmp_path: Path) -> None:
     shelf_of(tmp_path, 1, 2, best=1)
     for name in ("LATEST", "BEST", "step-00000002/MANIFEST.json"):
         (tmp_path / name).unlink()
@@ -235,7 +235,7 @@ def resealed(path: Path, name: str, content: bytes) -> None:
     """Put other content into a checkpoint and make the manifest fit: what somebody with bad intent would do."""
     (path / name).write_bytes(content)
     manifest = manifest_of(path)
-    files = dict(manifest.files) | {name: Written(len(content), zlib.crc32(content))}
+    files = dict(manifest.files) | {name: FileSummary(len(content), zlib.crc32(content))}
     (path / "MANIFEST.json").write_bytes(Manifest(manifest.step, manifest.best, files).render())
 
 

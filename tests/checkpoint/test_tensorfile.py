@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from checkpoint.made import bits, same
 from instep.checkpoint import header
 from instep.checkpoint.dtypes import NAMES, STORED_AS
-from instep.checkpoint.layout import lay_out
+from instep.checkpoint.layout import plan_layout
 from instep.checkpoint.tensorfile import chunks_of, read_tensors
 from instep.errors import CheckpointError
 
 
 def as_file(tensors: dict[str, Tensor]) -> bytes:
-    layout = lay_out(tensors, "model")
+    layout = plan_layout(tensors, "model")
     return b"".join(chunks_of(layout, tensors, header.render(layout, "model")))
 
 
@@ -148,9 +148,9 @@ def test_tensors_that_share_a_part_of_their_memory_are_refused_by_name() -> None
     with pytest.raises(
         CheckpointError, match=r"model: 'front' and 'back' share a part of their memory.*make one of them a clone\(\)"
     ):
-        lay_out({"front": whole[:6], "back": whole[5:]}, "model")
+        plan_layout({"front": whole[:6], "back": whole[5:]}, "model")
     with pytest.raises(CheckpointError, match="'number' and 'bits' share a part"):
-        lay_out({"number": whole, "bits": whole.view(torch.int32)}, "model")
+        plan_layout({"number": whole, "bits": whole.view(torch.int32)}, "model")
 
 
 # --- What cannot be kept
@@ -178,7 +178,7 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
 @pytest.mark.parametrize("words", REFUSED)
 def test_what_cannot_be_kept_is_refused_by_name(words: str) -> None:
     with pytest.raises(CheckpointError, match=f"ema: 'layer.x' .*({words})"):
-        lay_out({"fine": torch.ones(1), "layer.x": REFUSED[words]()}, "ema")
+        plan_layout({"fine": torch.ones(1), "layer.x": REFUSED[words]()}, "ema")
 
 
 def test_the_name_that_the_format_keeps_for_itself_is_refused() -> None:

@@ -12,7 +12,7 @@ from checkpoint.made import realistic, same, small
 from instep.checkpoint import Checkpoint, Writer, check, read, read_newest, steps, tensorfile, write
 from instep.checkpoint import writer as writer_module
 from instep.checkpoint.copies import Copies
-from instep.checkpoint.sealed import seal
+from instep.checkpoint.encoded import encode_checkpoint
 from instep.errors import CheckpointError
 
 
@@ -79,10 +79,10 @@ def test_two_are_never_written_at_once(tmp_path: Path, gate: Gate) -> None:
 
 
 def test_the_memory_of_the_copies_is_used_again() -> None:
-    copies, first = Copies(), seal(realistic())
+    copies, first = Copies(), encode_checkpoint(realistic())
     one = copies.copy(first)
     pointers = {name: tensor.data_ptr() for name, tensor in one.parts["model"].tensors.items()}
-    two = copies.copy(seal(realistic()))
+    two = copies.copy(encode_checkpoint(realistic()))
     assert {name: tensor.data_ptr() for name, tensor in two.parts["model"].tensors.items()} == pointers
     source = first.parts["model"].tensors
     assert not {tensor.data_ptr() for tensor in source.values()} & set(pointers.values())

@@ -15,9 +15,9 @@ from distributed.sizes import each_on_its_sizes, sizes
 from distributed.test_worlds import Alone, Worlds, close
 from instep import Trainer, load_model
 from instep.checkpoint import read
+from instep.checkpoint.checkpoint_folder import read_manifest
 from instep.checkpoint.manifest import Manifest
-from instep.checkpoint.shelf import read_manifest
-from instep.checkpoint.tensorfile import Written
+from instep.checkpoint.tensorfile import FileSummary
 from instep.distributed.shard import units_of
 from instep.errors import CheckpointError, DescriptionError
 
@@ -182,7 +182,7 @@ def test_notes_that_lie_about_their_rows(world: Worlds, tmp_path: Path) -> None:
     content = (path / name).read_bytes().replace(b'\\"saved_offsets\\": [5', b'\\"saved_offsets\\": [7')
     assert content != (path / name).read_bytes()
     (path / name).write_bytes(content)
-    files = {**whole.files, name: Written(len(content), zlib.crc32(content))}
+    files = {**whole.files, name: FileSummary(len(content), zlib.crc32(content))}
     (path / "MANIFEST.json").write_bytes(Manifest(whole.step, whole.best, files).render())
     with pytest.raises(CheckpointError, match="has row 7 where row 5 should be"):
         read(path)

@@ -12,7 +12,6 @@ from torch.optim import SGD
 from instep.errors import DescriptionError, InstepError
 from instep.tuning import resident
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
-from instep.tuning.footprint import Footprint
 from instep.tuning.pace import Paced
 from instep.tuning.trying import Tried
 from tuning.toyrun import ToyRun
@@ -127,12 +126,9 @@ def test_a_budget_is_kept_and_used() -> None:
     assert search.how == "measuring"
     # There are 24 MB a sample between the forward and the backward: 16 samples.
     assert 10 <= search.largest <= 16
-    assert search.predicted_bytes is not None
-    assert 0.8 * budget < search.predicted_bytes <= budget
+    assert search.peak_bytes is not None
+    assert 0.8 * budget < search.peak_bytes <= budget
     assert all(tried.peak_bytes is not None for tried in search.tried)
-    assert search.footprint is not None
-    assert search.footprint.saved / search.footprint.samples == pytest.approx(2**23, rel=0.02)
-    assert search.footprint.peak / search.footprint.samples == pytest.approx(3 * 2**23, rel=0.02)
     assert "more would not fit into memory_bytes=" in search.reason
 
 
@@ -156,14 +152,6 @@ def test_without_a_budget_it_is_what_the_machine_has(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(resident, "available_bytes", lambda: None)
     with pytest.raises(InstepError, match="how much memory is free cannot be told on this system; pass memory_bytes="):
         find_batch_size(wide_run(8))
-
-
-def test_where_the_system_tells_nothing_tensors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resident, "restart_peak", lambda: False)
-    monkeypatch.setattr(resident, "resident_bytes", lambda: None)
-    search = find_batch_size(wide_run(), memory_bytes=250e6, margin=0.0, paces=False)
-    assert search.largest == int(250e6 / (3 * 2**23))
-    assert search.predicted_bytes == pytest.approx(search.largest * 3 * 2**23, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -212,21 +200,13 @@ SHOWN = BatchSizeSearch(
     tried=(Tried(48, True, 950_000_000),),
     paces=(Paced(2, 100.0), Paced(16, 400.0), Paced(48, 420.0)),
     memory_bytes=10**9,
-    predicted_bytes=950_000_000,
-    footprint=Footprint(48, 1_000_000, 1_000_000, 2_000_000, 480_000, 4_000_000),
+    peak_bytes=950_000_000,
 )
 
 
 def test_as_text() -> None:
     assert str(SHOWN).splitlines() == [
         "largest micro-batch: 48 samples; with it the process held 0.95 GB.",
-        "",
-        "what                            bytes",
-        "parameters                    1.00 MB",
-        "gradients                     1.00 MB",
-        "optimizer state               2.00 MB",
-        "saved for backward, a sample  10.0 kB",
-        "at the peak, 48 samples       4.00 MB",
         "",
         "samples  samples/s",
         "      2        100  ██████",

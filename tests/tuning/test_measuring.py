@@ -1,35 +1,54 @@
-"""Extrapolating footprints, on numbers that can be worked out."""
+"""The search for the largest size within a budget, against memory that grows in known ways."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from instep.tuning.footprint import Footprint
-from instep.tuning.measuring import extrapolated
+from instep.errors import InstepError
+from instep.tuning import resident
+from instep.tuning.measuring import largest_within
+from tuning.toyrun import ToyRun
+
+MB = 10**6
 
 
-def footprints(*points: tuple[int, int], saved: int = 0) -> list[Footprint]:
-    return [Footprint(samples, 0, 0, 0, saved * samples, peak) for samples, peak in points]
+@pytest.mark.parametrize(
+    ("peak_of", "budget", "real"),
+    [
+        (lambda n: 100 * MB + 3 * MB * n, 1000 * MB, 300),
+        (lambda n: 900 * MB + MB * n, 1000 * MB, 100),  # nearly all of it is there from the beginning
+        (lambda n: 100 * MB + MB * n * n // 10, 1000 * MB, 94),  # grows with the square
+        (lambda n: 100 * MB + 8 * MB * (n // 8), 1000 * MB, 903),  # in steps, as a heap does
+        (lambda n: 100 * MB + (0 if n < 40 else 3 * MB * (n - 40)), 1000 * MB, 340),  # nothing is seen of small sizes
+    ],
+    ids=["proportion", "constant", "square", "steps", "late"],
+)
+def test_the_budget_is_used_and_never_exceeded(peak_of: Callable[[int], int], budget: int, real: int) -> None:
+    tried = largest_within(budget, peak_of, least=2, most=10_000)
+    assert all(one.fits and (one.peak_bytes or 0) <= budget for one in tried)
+    assert 0.9 * real <= tried[-1].samples <= real
+    assert len(tried) <= 2 * math.log2(real)
+    sizes = [one.samples for one in tried]
+    assert all(later <= 2 * size for size, later in pairwise(sizes))
 
 
-def test_what_grows_in_proportion_goes_on_so() -> None:
-    found = footprints((2, 120), (4, 140), (8, 180))
-    assert extrapolated(found, 100) == pytest.approx(100 + 10 * 100)
-    assert extrapolated(found, 8) == 180
+def test_all_there_is_fits() -> None:
+    assert [one.samples for one in largest_within(1e12, lambda n: n * MB, least=2, most=100)] == [2, 4, 8, 16, 32, 64, 100]
+    assert [one.samples for one in largest_within(1e12, lambda n: n * MB, least=1, most=1)] == [1]
 
 
-def test_what_grows_with_the_square_is_seen_by_three_points() -> None:
-    """A loss over all pairs of a batch."""
-    found = footprints(*((n, 5 + 3 * n + 2 * n * n) for n in (4, 8, 16)))
-    assert extrapolated(found, 100) == pytest.approx(5 + 300 + 20_000)
+def test_not_even_the_smallest_fits() -> None:
+    (only,) = largest_within(10 * MB, lambda n: 20 * MB, least=2, most=100)
+    assert (only.samples, only.fits, only.peak_bytes) == (2, False, 20 * MB)
 
 
-def test_a_peak_that_is_the_optimizers_own_is_not_taken_for_all_there_will_be() -> None:
-    """Small batches: the peak is in the optimizer's step. What is saved for backward overtakes it."""
-    found = footprints((2, 1000), (4, 1000), (8, 1000), saved=10)
-    assert extrapolated(found, 50) == 1000
-    assert extrapolated(found, 500) == 5000
+def test_a_system_that_does_not_tell_what_a_process_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from instep.tuning.batch_size import find_batch_size
+    from tuning.test_batch_size import wide_run
 
-
-def test_memory_never_falls_with_more_samples() -> None:
-    assert extrapolated(footprints((2, 120), (4, 110), (8, 100)), 100) == 100
-    assert extrapolated(footprints((2, 120)), 4) == 240
-    assert extrapolated(footprints((2, 120), (4, 140)), 6) == 160
+    monkeypatch.setattr(resident, "peak_bytes", lambda: None)
+    run: ToyRun = wide_run(4)
+    with pytest.raises(InstepError, match='how much memory this process holds cannot be told on this system; use how="trying"'):
+        find_batch_size(run, memory_bytes=1e9, paces=False)

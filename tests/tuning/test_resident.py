@@ -42,7 +42,6 @@ def test_where_the_system_tells_nothing_the_answer_is_none(monkeypatch: pytest.M
     monkeypatch.setattr(resident, "STATUS", tmp_path / "status")
     monkeypatch.setattr(resident, "CLEAR", tmp_path / "no" / "clear_refs")
     assert resident.resident_bytes() is None
-    assert resident.peak_bytes() is None
     assert resident.available_bytes() is None
     assert not resident.restart_peak()
 
@@ -54,3 +53,13 @@ def test_the_limit_of_a_container_counts(monkeypatch: pytest.MonkeyPatch, tmp_pa
     limit.write_text("123\n")
     assert resident._limit(str(limit)) == 123
     assert resident._limit(str(tmp_path / "missing")) is None
+
+
+@linux
+def test_where_a_peak_cannot_be_begun_again_it_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    peak = resident.peak_bytes()
+    assert peak is not None
+    monkeypatch.setattr(resident, "STATUS", tmp_path / "status")
+    ever = resident.peak_bytes()
+    assert ever is not None
+    assert ever >= 0.99 * peak

@@ -4,12 +4,12 @@ A run fills a `Checkpoint` and hands it to a `Writer`; `read_newest` gives the l
 comes from `state_dict()`s and `capture_optimizer`, and goes back through `restore_model` and `restore_optimizer`.
 """
 
+from instep.checkpoint.checkpoint_folder import locate, steps
+from instep.checkpoint.encoded import check
 from instep.checkpoint.model import restore_model
 from instep.checkpoint.optimizer import capture_optimizer, restore_optimizer
 from instep.checkpoint.read import manifest_of, read, read_newest, verify
 from instep.checkpoint.record import Checkpoint, Skipped
-from instep.checkpoint.sealed import check
-from instep.checkpoint.shelf import locate, steps
 from instep.checkpoint.write import write
 from instep.checkpoint.writer import Writer
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from instep.checkpoint.sealed import Sealed, SealedPart
+from instep.checkpoint.encoded import EncodedCheckpoint, EncodedPart
 
 
 class Copies:
@@ -19,12 +19,12 @@ class Copies:
         self._kept: dict[tuple[str, str], Tensor] = {}
 
     @torch.no_grad()
-    def copy(self, sealed: Sealed) -> Sealed:
+    def copy(self, encoded: EncodedCheckpoint) -> EncodedCheckpoint:
         """The same checkpoint, of tensors that nobody else has; waits for the devices they come from."""
         kept: dict[tuple[str, str], Tensor] = {}
-        parts: dict[str, SealedPart] = {}
+        parts: dict[str, EncodedPart] = {}
         devices: set[torch.device] = set()
-        for name, part in sealed.parts.items():
+        for name, part in encoded.parts.items():
             tensors = self._room_for(name, part, kept)
             for key, target in tensors.items():
                 source = part.tensors[key]
@@ -35,9 +35,9 @@ class Copies:
             if device.type != "cpu":
                 torch.accelerator.synchronize(device)
         self._kept = kept
-        return replace(sealed, parts=parts)
+        return replace(encoded, parts=parts)
 
-    def _room_for(self, name: str, part: SealedPart, kept: dict[tuple[str, str], Tensor]) -> Mapping[str, Tensor]:
+    def _room_for(self, name: str, part: EncodedPart, kept: dict[tuple[str, str], Tensor]) -> Mapping[str, Tensor]:
         """Memory in the order of rows, which is that of the file."""
         for one in part.layout.stored:
             room = self._kept.get((name, one.name))

@@ -17,7 +17,7 @@ COUNTER = "num_batches_tracked"
 
 
 @dataclass(frozen=True)
-class Odd:
+class Mismatch:
     """One name that does not fit: what the model has there and what the file has, in words; "-" for nothing."""
 
     kind: Kind
@@ -35,15 +35,15 @@ class Difference:
     `repaired` names had prefixes of wrappers (`module.`, `_orig_mod.`) that were left out or put in.
     """
 
-    odds: tuple[Odd, ...] = ()
+    mismatches: tuple[Mismatch, ...] = ()
     repaired: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.odds)
+        return bool(self.mismatches)
 
     def names(self, kind: Kind) -> list[str]:
         """The names that do not fit in this way."""
-        return [odd.name for odd in self.odds if odd.kind == kind]
+        return [mismatch.name for mismatch in self.mismatches if mismatch.kind == kind]
 
     @property
     def missing(self) -> list[str]:
@@ -56,31 +56,31 @@ class Difference:
     def __str__(self) -> str:
         from instep.text import clean, columns
 
-        if not self.odds:
+        if not self.mismatches:
             return "no difference"
-        rows = [(odd.kind, clean(odd.name), odd.model, odd.file) for odd in self.odds[:SHOWN]]
+        rows = [(mismatch.kind, clean(mismatch.name), mismatch.model, mismatch.file) for mismatch in self.mismatches[:SHOWN]]
         lines = columns(("", "name", "model", "file"), rows, left=("", "name", "model", "file"))
-        more = len(self.odds) - SHOWN
+        more = len(self.mismatches) - SHOWN
         return "\n".join([*lines, f"and {more:,} more"] if more > 0 else lines)
 
 
-def compare(model: Mapping[str, Any], file: Mapping[str, Any], unmatched: Mapping[str, Any]) -> Iterator[Odd]:
+def compare(model: Mapping[str, Any], file: Mapping[str, Any], unmatched: Mapping[str, Any]) -> Iterator[Mismatch]:
     """What does not fit: `model` and `file` by the names of the model, `unmatched` is what else the file has, by its own."""
     aliases = _aliases(model)
     uncounted = not any(name.endswith(COUNTER) for name in file)
     for name, ours in model.items():
         if name not in file:
             if not any(alias in file for alias in aliases.get(id(ours), ())) and not (uncounted and name.endswith(COUNTER)):
-                yield Odd("missing", name, form(ours), "-")
+                yield Mismatch("missing", name, form(ours), "-")
             continue
         theirs = file[name]
         if not _same_shape(ours, theirs):
-            yield Odd("shape", name, form(ours), form(theirs))
+            yield Mismatch("shape", name, form(ours), form(theirs))
         elif isinstance(theirs, Tensor) and not _holds(ours.dtype, theirs.dtype):
-            yield Odd("dtype", name, form(ours), form(theirs))
+            yield Mismatch("dtype", name, form(ours), form(theirs))
     yield from _untied(aliases, file)
     for name, theirs in unmatched.items():
-        yield Odd("unexpected", name, "-", form(theirs))
+        yield Mismatch("unexpected", name, "-", form(theirs))
 
 
 def form(value: Any) -> str:
@@ -118,10 +118,10 @@ def _aliases(model: Mapping[str, Any]) -> dict[int, list[str]]:
     return {key: several for key, several in names.items() if len(several) > 1}
 
 
-def _untied(aliases: Mapping[int, list[str]], file: Mapping[str, Any]) -> Iterator[Odd]:
+def _untied(aliases: Mapping[int, list[str]], file: Mapping[str, Any]) -> Iterator[Mismatch]:
     for several in aliases.values():
         first, *others = [name for name in several if isinstance(file.get(name), Tensor)] or [""]
         for name in others:
             one, other = file[first], file[name]
             if one is not other and one.shape == other.shape and not torch.equal(one, other):
-                yield Odd("tied", name, f"is {first}", f"differs from {first}")
+                yield Mismatch("tied", name, f"is {first}", f"differs from {first}")

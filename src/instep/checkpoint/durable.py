@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from instep.checkpoint.tensorfile import Written, write_chunks
+from instep.checkpoint.tensorfile import FileSummary, write_chunks
 from instep.errors import CheckpointError
 
-# Hidden names of what is on its way in or out; `shelf.tidy` knows what to do with each.
+# Hidden names of what is on its way in or out; `checkpoint_folder.clean_up` knows what to do with each.
 WRITING, GONE, ASIDE = ".writing-", ".gone-", ".aside-"
 
 
-def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> Written:
+def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FileSummary:
     """A new file with this content; waits for the disk."""
     with open(path, "xb", buffering=0) as file:
         written = write_chunks(file, chunks)

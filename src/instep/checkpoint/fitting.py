@@ -34,21 +34,22 @@ def fit(model: nn.Module, state: State, *, prefix: str = "") -> Fitting:
     now = {bare[name]: value for name, value in model.state_dict(keep_vars=True).items()}
     matched = match(now, state)
     file = {ours: state[theirs] for theirs, ours in matched.items()}
-    odds = [
-        replace(odd, name=prefix + odd.name) for odd in compare(now, file, {n: v for n, v in state.items() if n not in matched})
+    mismatches = [
+        replace(mismatch, name=prefix + mismatch.name)
+        for mismatch in compare(now, file, {n: v for n, v in state.items() if n not in matched})
     ]
-    misshapen = {odd.name.removeprefix(prefix) for odd in odds if odd.kind == "shape"}
+    misshapen = {mismatch.name.removeprefix(prefix) for mismatch in mismatches if mismatch.kind == "shape"}
     fitting = OrderedDict((actual[name], value) for name, value in file.items() if name not in misshapen)
     if (versions := getattr(state, "_metadata", None)) is not None and all(name in state for name in fitting):
         fitting._metadata = versions  # type: ignore[attr-defined]  # by which modules recognise states of older versions
     repaired = sum(theirs != actual[ours] for theirs, ours in matched.items())
-    return Fitting(model, fitting, Difference(tuple(odds), repaired))
+    return Fitting(model, fitting, Difference(tuple(mismatches), repaired))
 
 
 def apply_all(fittings: Sequence[Fitting], where: object, *, strict: bool) -> Difference:
     """Give all models their weights, or none; returns what did not fit."""
-    odds = [odd for fitting in fittings for odd in fitting.difference.odds]
-    difference = Difference(tuple(odds), sum(fitting.difference.repaired for fitting in fittings))
+    mismatches = [mismatch for fitting in fittings for mismatch in fitting.difference.mismatches]
+    difference = Difference(tuple(mismatches), sum(fitting.difference.repaired for fitting in fittings))
     for fitting in fittings:
         if not fitting.state and fitting.model.state_dict(keep_vars=True):
             raise CheckpointError(f"{where} has nothing that fits the model:\n{difference}{_advice(fitting)}")

@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 
 from instep.checkpoint import jsontext
 from instep.checkpoint.dtypes import BY_NAME, KEPT_BY_NAME, NAMES, STORED_AS, name_of, stored_form
-from instep.checkpoint.layout import Layout, Stored
+from instep.checkpoint.layout import Layout, StoredTensor
 from instep.checkpoint.strides import extent, is_dense
-from instep.checkpoint.ties import View
+from instep.checkpoint.ties import TensorView
 from instep.errors import CheckpointError
 
 METADATA, OURS = "__metadata__", "instep"
@@ -67,7 +67,7 @@ def parse(text: bytes, data_bytes: int) -> Layout:
     if not isinstance(entries, dict):
         raise CheckpointError("its header is no JSON object")
     notes = _read_notes(entries.pop(METADATA, {}))
-    spans: list[tuple[int, int, Stored]] = []
+    spans: list[tuple[int, int, StoredTensor]] = []
     for name, entry in entries.items():
         begin, end, stored = _read_entry(name, entry, notes)
         spans.append((begin, end, stored))
@@ -98,7 +98,7 @@ def _read_notes(metadata: Any) -> dict[str, dict[str, Any]]:
     return notes
 
 
-def _read_entry(name: str, entry: Any, notes: Mapping[str, Mapping[str, Any]]) -> tuple[int, int, Stored]:
+def _read_entry(name: str, entry: Any, notes: Mapping[str, Mapping[str, Any]]) -> tuple[int, int, StoredTensor]:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"tensor {name[:80]!r} is not described by dtype, shape and data_offsets")
     dtype = BY_NAME.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
@@ -118,10 +118,10 @@ def _read_entry(name: str, entry: Any, notes: Mapping[str, Mapping[str, Any]]) -
         strides = _whole_numbers(name, "strides", notes["strides"][name])
         if len(strides) != len(shape) or not is_dense(shape, strides):
             raise CheckpointError(f"tensor {name[:80]!r} is noted with strides that it cannot have")
-    return offsets[0], offsets[1], Stored(name, dtype, shape, strides)
+    return offsets[0], offsets[1], StoredTensor(name, dtype, shape, strides)
 
 
-def _read_view(name: str, entry: Any, stored: Mapping[str, Stored]) -> View:
+def _read_view(name: str, entry: Any, stored: Mapping[str, StoredTensor]) -> TensorView:
     if name in stored or not isinstance(entry, list) or len(entry) != 4 or not isinstance(entry[0], str):
         raise CheckpointError(f"the view {name[:80]!r} is not described by a name, a shape, strides and an offset")
     base = stored.get(entry[0])
@@ -134,7 +134,7 @@ def _read_view(name: str, entry: Any, stored: Mapping[str, Stored]) -> View:
         raise CheckpointError(f"the view {name[:80]!r} is larger than {entry[0][:80]!r}")
     if offset + extent(shape, strides) > size:
         raise CheckpointError(f"the view {name[:80]!r} reaches outside of {entry[0][:80]!r}")
-    return View(entry[0], shape, strides, offset)
+    return TensorView(entry[0], shape, strides, offset)
 
 
 def _whole_numbers(name: str, what: str, values: Any) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ def _whole_numbers(name: str, what: str, values: Any) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _require_known(what: str, notes: Mapping[str, Any], stored: Mapping[str, Stored]) -> None:
+def _require_known(what: str, notes: Mapping[str, Any], stored: Mapping[str, StoredTensor]) -> None:
     unknown = next((name for name in notes if name not in stored), None)
     if unknown is not None:
         raise CheckpointError(f"{what} are noted for {unknown[:80]!r}, which is not in the file")

@@ -13,13 +13,13 @@ from torch.nn.parameter import is_lazy
 
 from instep.checkpoint.dtypes import NAMES, STORED_AS, name_of
 from instep.checkpoint.strides import is_dense, row_by_row
-from instep.checkpoint.ties import View, find_views
+from instep.checkpoint.ties import TensorView, find_views
 from instep.distributed.dtensors import is_sharded
 from instep.errors import CheckpointError
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """How one tensor is kept. `strides` is None where it lies row by row, or where there is no order to restore."""
 
     name: str
@@ -36,15 +36,15 @@ class Stored:
 class Layout:
     """What a file holds, in its order. Names that share memory are `views` of one that is stored."""
 
-    stored: tuple[Stored, ...]
-    views: Mapping[str, View] = field(default_factory=dict)
+    stored: tuple[StoredTensor, ...]
+    views: Mapping[str, TensorView] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
         return sum(one.size_bytes for one in self.stored)
 
 
-def lay_out(tensors: Mapping[str, Tensor], what: str) -> Layout:
+def plan_layout(tensors: Mapping[str, Tensor], what: str) -> Layout:
     """Plan a file for these tensors, or refuse by name what cannot be kept. Looks at no values and copies nothing."""
     for name, tensor in tensors.items():
         _require_keepable(name, tensor, what)
@@ -56,10 +56,10 @@ def lay_out(tensors: Mapping[str, Tensor], what: str) -> Layout:
     return Layout(tuple(stored), views)
 
 
-def _stored(name: str, tensor: Tensor) -> Stored:
+def _stored(name: str, tensor: Tensor) -> StoredTensor:
     shape, strides = tuple(tensor.shape), tensor.stride()
     odd = strides != row_by_row(shape) and is_dense(shape, strides)
-    return Stored(name, tensor.dtype, shape, strides if odd else None)
+    return StoredTensor(name, tensor.dtype, shape, strides if odd else None)
 
 
 def _require_keepable(name: str, tensor: Tensor, what: str) -> None:

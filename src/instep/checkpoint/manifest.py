@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from instep.checkpoint import jsontext
-from instep.checkpoint.sealed import LIMIT_STEP
-from instep.checkpoint.tensorfile import Written
+from instep.checkpoint.encoded import LIMIT_STEP
+from instep.checkpoint.tensorfile import FileSummary
 from instep.errors import CheckpointError
 
 MANIFEST, STATE_FILE, ENDING = "MANIFEST.json", "state.json", ".safetensors"
@@ -25,7 +25,7 @@ _FILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(\.safetensors|\.json)")
 class Manifest:
     step: int
     best: int | None
-    files: Mapping[str, Written]
+    files: Mapping[str, FileSummary]
 
     @property
     def size_bytes(self) -> int:
@@ -51,7 +51,7 @@ def parse(text: bytes) -> Manifest:
     step, best = content.get("step"), content.get("best")
     if not _is_step(step) or not (best is None or _is_step(best)):
         raise CheckpointError(f"{MANIFEST} gives no valid step")
-    manifest = Manifest(step, best, {name: _written(name, entry) for name, entry in files.items()})
+    manifest = Manifest(step, best, {name: _parse_file(name, entry) for name, entry in files.items()})
     if STATE_FILE not in manifest.files:
         raise CheckpointError(f"{MANIFEST} does not name {STATE_FILE}")
     if manifest.render() != text:
@@ -63,7 +63,7 @@ def _is_step(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < LIMIT_STEP
 
 
-def _written(name: str, entry: Any) -> Written:
+def _parse_file(name: str, entry: Any) -> FileSummary:
     if not _FILE.fullmatch(name):
         raise CheckpointError(f"{MANIFEST} names {name[:80]!r}, which is no file of a checkpoint")
     size, checksum = (entry.get("bytes"), entry.get("crc32")) if isinstance(entry, dict) else (None, None)
@@ -74,4 +74,4 @@ def _written(name: str, entry: Any) -> Written:
         or not re.fullmatch("[0-9a-f]{8}", checksum)
     ):
         raise CheckpointError(f"{MANIFEST} gives no valid size and checksum of {name}")
-    return Written(size, int(checksum, 16))
+    return FileSummary(size, int(checksum, 16))

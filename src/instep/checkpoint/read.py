@@ -12,12 +12,12 @@ from typing import BinaryIO, TypeVar
 
 from torch import Tensor
 
-from instep.checkpoint import jsontext, shelf
+from instep.checkpoint import checkpoint_folder, jsontext
+from instep.checkpoint.encoded import STATE, decode_checkpoint
 from instep.checkpoint.manifest import ENDING, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint, Skipped
 from instep.checkpoint.rows import SHARD, Holding, held_of, read_rows
-from instep.checkpoint.sealed import STATE, unseal
-from instep.checkpoint.tensorfile import CHUNK_BYTES, Written, read_tensors
+from instep.checkpoint.tensorfile import CHUNK_BYTES, FileSummary, read_tensors
 from instep.errors import CheckpointError
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ def read_newest(
     Where there are some and all are damaged, that is an error: to begin again from nothing is not for a library to decide.
     """
     skipped: list[Skipped] = []
-    for step in reversed(shelf.steps(folder)):
-        path = shelf.path_of(folder, step)
+    for step in reversed(checkpoint_folder.steps(folder)):
+        path = checkpoint_folder.path_of(folder, step)
         try:
             return read(path, parts=parts, held=held), skipped
         except CheckpointError as error:
@@ -91,14 +91,14 @@ def _read(path: Path, parts: Collection[str] | None, held: Holding | None, is_ve
         for name, file in shards.items() if not is_verified else ():
             _read_file(path / name, file, _checksum)
         tensors = read_rows([path / name for name in shards], None if parts is None else {*parts, STATE}, held)
-        return unseal(manifest.step, manifest.best, state, tensors, parts)
+        return decode_checkpoint(manifest.step, manifest.best, state, tensors, parts)
     for name, file in manifest.files.items():
         part = name.removesuffix(ENDING)
         if name.endswith(ENDING) and (parts is None or part in parts or part == STATE):
             tensors[part] = _read_file(path / name, file, read_tensors)
     if held is not None:
         tensors = held_of(tensors, held)
-    return unseal(manifest.step, manifest.best, state, tensors, parts)
+    return decode_checkpoint(manifest.step, manifest.best, state, tensors, parts)
 
 
 def _verify(path: Path) -> Manifest:
@@ -111,18 +111,18 @@ def _verify(path: Path) -> Manifest:
 def _read_manifest(path: Path) -> Manifest:
     if not stat.S_ISDIR(path.lstat().st_mode):
         raise CheckpointError("it is not a folder")
-    return shelf.read_manifest(path)
+    return checkpoint_folder.read_manifest(path)
 
 
-def _read_state(path: Path, expected: Written) -> bytes:
+def _read_state(path: Path, expected: FileSummary) -> bytes:
     if expected.size_bytes > jsontext.LIMIT_BYTES:
         raise CheckpointError(f"{STATE_FILE} has {expected.size_bytes:,} bytes; at most {jsontext.LIMIT_BYTES:,} are read")
     return _read_file(path / STATE_FILE, expected, _content)
 
 
-def _read_file(path: Path, expected: Written, take: Callable[[BinaryIO, int], tuple[T, int]]) -> T:
+def _read_file(path: Path, expected: FileSummary, take: Callable[[BinaryIO, int], tuple[T, int]]) -> T:
     """What `take` makes of a file, where its size and checksum are those of the manifest."""
-    size = shelf.regular_size(path)
+    size = checkpoint_folder.regular_size(path)
     if size != expected.size_bytes:
         raise CheckpointError(f"{path.name} has {size:,} bytes, not {expected.size_bytes:,}")
     with open(path, "rb") as file:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from instep.checkpoint import header
 from instep.checkpoint.durable import save_as, write_file
-from instep.checkpoint.layout import lay_out
+from instep.checkpoint.layout import plan_layout
 from instep.checkpoint.tensorfile import chunks_of, read_tensors
 from instep.errors import CheckpointError
 
@@ -32,7 +32,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Any]) -> None:
                 f"{path}: {name!r} is a {type(value).__name__}, and safetensors keeps tensors only; "
                 f"save to {path.with_suffix('.pt').name} instead."
             )
-    layout = lay_out(tensors, str(path))
+    layout = plan_layout(tensors, str(path))
     head = header.render(layout, str(path))
     with save_as(path) as beside:
         write_file(beside, chunks_of(layout, tensors, head))

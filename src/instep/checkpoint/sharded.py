@@ -18,15 +18,15 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from instep.checkpoint import jsontext, shelf
+from instep.checkpoint import checkpoint_folder, jsontext
 from instep.checkpoint.durable import WRITING, discard, put_in_place, sync_folder, write_file
-from instep.checkpoint.layout import lay_out
+from instep.checkpoint.encoded import STATE, require_part_name
+from instep.checkpoint.layout import plan_layout
 from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint
-from instep.checkpoint.sealed import STATE, require_part_name
 from instep.checkpoint.tagged import Encoder
-from instep.checkpoint.tensorfile import CHUNK_BYTES, Written
-from instep.checkpoint.write import explain, make_shelf
+from instep.checkpoint.tensorfile import CHUNK_BYTES, FileSummary
+from instep.checkpoint.write import explain, prepare_folder
 from instep.distributed.dtensors import is_sharded, local
 from instep.distributed.world import World
 from instep.errors import CheckpointError
@@ -50,7 +50,7 @@ class ShardWriter:
         self._keep = keep
         self._world = world
         if world.is_first:
-            make_shelf(folder)
+            prepare_folder(folder)
 
     def save(self, checkpoint: Checkpoint) -> None:
         self.save_now(checkpoint)
@@ -77,7 +77,7 @@ def seal_shards(checkpoint: Checkpoint) -> SealedShards:
             require_part_name(part)
         encoder = Encoder(part)
         encoded[part] = encoder.encode(value)
-        lay_out(dict(zip(encoder.tensors, local(encoder.tensors.values()), strict=True)), part)
+        plan_layout(dict(zip(encoder.tensors, local(encoder.tensors.values()), strict=True)), part)
         tensors |= {f"{part}/{name}": tensor for name, tensor in encoder.tensors.items()}
     state = jsontext.render({"state": encoded.pop(STATE), "parts": encoded}, STATE_FILE)
     return SealedShards(checkpoint.step, checkpoint.best, tensors, state)
@@ -85,7 +85,7 @@ def seal_shards(checkpoint: Checkpoint) -> SealedShards:
 
 def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world: World) -> Path:
     """Write a checkpoint together with all processes. What goes wrong on one of them is raised on all."""
-    name = shelf.step_name(sealed.step)
+    name = checkpoint_folder.step_name(sealed.step)
     size_bytes = sum(part.numel() * part.element_size() for part in local(sealed.tensors.values())) * world.size
     beside = folder / f"{WRITING}{name}-{world.broadcast_object(secrets.token_hex(8))}"
     try:
@@ -98,7 +98,7 @@ def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world:
     return folder / name
 
 
-def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> dict[str, Written]:
+def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> dict[str, FileSummary]:
     """The files of all processes, each summed up by the one that wrote it."""
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
@@ -111,7 +111,7 @@ def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> d
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             save(own, storage_writer=HuggingFaceStorageWriter(str(beside), save_distributed=True))
-        written = {path.name: _summed_up(path) for path in beside.glob(f"shard-{dist.get_rank() + 1:05d}-*{ENDING}")}
+        written = {path.name: _summarise(path) for path in beside.glob(f"shard-{dist.get_rank() + 1:05d}-*{ENDING}")}
     except (CheckpointException, OSError) as failed:
         written, error = {}, str(failed).strip().splitlines()[-1]
     told = world.gather_objects((written, error))
@@ -120,27 +120,27 @@ def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> d
     return {file: entry for files, _ in told for file, entry in files.items()}
 
 
-def _summed_up(path: Path) -> Written:
+def _summarise(path: Path) -> FileSummary:
     size, checksum = 0, 0
     with open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             size, checksum = size + len(chunk), zlib.crc32(chunk, checksum)
-    return Written(size, checksum)
+    return FileSummary(size, checksum)
 
 
-def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, Written], keep: int | None) -> None:
+def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, FileSummary], keep: int | None) -> None:
     """What rank 0 adds, and the rename after which the checkpoint is there."""
     state = write_file(beside / STATE_FILE, [sealed.state])
     write_file(beside / MANIFEST, [Manifest(sealed.step, sealed.best, {**files, STATE_FILE: state}).render()])
     sync_folder(beside)
-    name = shelf.step_name(sealed.step)
+    name = checkpoint_folder.step_name(sealed.step)
     replaced = put_in_place(beside, folder / name)
     sync_folder(folder)
     if replaced is not None:
         discard(replaced)
-    shelf.pass_over(folder, sealed.step)
-    shelf.retain(folder, keep)
-    shelf.label(folder)
+    checkpoint_folder.set_aside_later(folder, sealed.step)
+    checkpoint_folder.delete_old(folder, keep)
+    checkpoint_folder.write_labels(folder)
 
 
 def _guarded(do: Callable[[], object], name: str, folder: Path, size_bytes: int) -> None:

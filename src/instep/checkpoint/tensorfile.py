@@ -14,7 +14,7 @@ from torch import Tensor
 
 from instep.checkpoint import header
 from instep.checkpoint.dtypes import stored_form
-from instep.checkpoint.layout import Layout, Stored
+from instep.checkpoint.layout import Layout, StoredTensor
 from instep.errors import CheckpointError
 
 # Small enough to stay in the cache between the checksum and the file; large enough that a writer beside a run that is busy in
@@ -23,14 +23,14 @@ CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Written:
+class FileSummary:
     """What a manifest says of a file."""
 
     size_bytes: int
     crc32: int
 
 
-def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> Written:
+def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> FileSummary:
     """Write all of it. It is still to be synced."""
     size, checksum = 0, 0
     for chunk in chunks:
@@ -39,7 +39,7 @@ def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> Writte
             checksum = zlib.crc32(part, checksum)
             _write_all(file, part)
         size += len(chunk)
-    return Written(size, checksum)
+    return FileSummary(size, checksum)
 
 
 def _write_all(file: BinaryIO, part: bytes | memoryview) -> None:
@@ -74,7 +74,7 @@ def read_tensors(file: BinaryIO, size_bytes: int) -> tuple[dict[str, Tensor], in
     return tensors, checksum
 
 
-def _read_one(file: BinaryIO, one: Stored, checksum: int) -> tuple[Tensor, int]:
+def _read_one(file: BinaryIO, one: StoredTensor, checksum: int) -> tuple[Tensor, int]:
     try:
         # Taken in the stored form: to ask for complex32 by name brings a warning that is none of the reader's business.
         plain, shape = stored_form(one.dtype, one.shape)

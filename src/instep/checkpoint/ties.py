@@ -15,7 +15,7 @@ from instep.errors import CheckpointError
 
 
 @dataclass(frozen=True)
-class View:
+class TensorView:
     """A name for memory that is stored under another: `of`, seen with these sizes and strides from this place on."""
 
     of: str
@@ -32,9 +32,9 @@ class _Piece:
     end: int
 
 
-def find_views(tensors: Mapping[str, Tensor], what: str) -> dict[str, View]:
+def find_views(tensors: Mapping[str, Tensor], what: str) -> dict[str, TensorView]:
     """The names that are views of others; overlaps that are no view of one whole tensor are refused by name."""
-    views: dict[str, View] = {}
+    views: dict[str, TensorView] = {}
     for pieces in _clusters(tensors):
         kept = _without_doubles(pieces, views)
         whole = max(kept, key=lambda piece: piece.end - piece.begin)
@@ -74,14 +74,14 @@ def _clusters(tensors: Mapping[str, Tensor]) -> Iterable[list[_Piece]]:
         yield cluster
 
 
-def _without_doubles(pieces: list[_Piece], views: dict[str, View]) -> list[_Piece]:
+def _without_doubles(pieces: list[_Piece], views: dict[str, TensorView]) -> list[_Piece]:
     """The plain tie: one tensor, two names."""
     first: dict[tuple[object, ...], _Piece] = {}
     for piece in pieces:
         tensor = piece.tensor
         twin = first.setdefault((piece.begin, tensor.dtype, tensor.shape, tensor.stride()), piece)
         if twin is not piece:
-            views[piece.name] = View(twin.name, tuple(tensor.shape), tensor.stride(), 0)
+            views[piece.name] = TensorView(twin.name, tuple(tensor.shape), tensor.stride(), 0)
     return list(first.values())
 
 
@@ -110,10 +110,10 @@ def _is_inside(piece: _Piece, whole: _Piece) -> bool:
     )
 
 
-def _make_views(whole: _Piece, others: list[_Piece], views: dict[str, View]) -> None:
+def _make_views(whole: _Piece, others: list[_Piece], views: dict[str, TensorView]) -> None:
     """Make the others views of the whole; what was tied to one of them is tied to the whole then."""
     for piece in others:
         places = (piece.begin - whole.begin) // whole.tensor.element_size()
-        view = View(whole.name, tuple(piece.tensor.shape), piece.tensor.stride(), places)
+        view = TensorView(whole.name, tuple(piece.tensor.shape), piece.tensor.stride(), places)
         twins = [name for name, known in views.items() if known.of == piece.name]
         views.update(dict.fromkeys([piece.name, *twins], view))

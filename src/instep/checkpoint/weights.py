@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from instep.checkpoint import shelf
+from instep.checkpoint import checkpoint_folder
 from instep.checkpoint.fitting import State, require_state
 from instep.checkpoint.manifest import ENDING, MANIFEST
 from instep.checkpoint.read import read
@@ -34,14 +34,14 @@ def read_states(path: Path, models: Sequence[str] = (ONE,)) -> dict[str, State]:
 
 def checkpoint_in(folder: Path) -> Path:
     """The checkpoint that a folder is or has: of a run the best one, or the latest where there is no best."""
-    if (folder / MANIFEST).exists() or shelf.step_of(folder.name) is not None:
+    if (folder / MANIFEST).exists() or checkpoint_folder.step_of(folder.name) is not None:
         return folder
     if (folder / _SHELF).is_dir():
         folder = folder / _SHELF
-    there = shelf.steps(folder)
+    there = checkpoint_folder.steps(folder)
     if not there:
         raise CheckpointError(f"{folder} has no checkpoint; name a run that has some, a checkpoint, or a file of weights.")
-    return shelf.locate(folder, "best" if shelf.best_step(folder) in there else "latest")
+    return checkpoint_folder.locate(folder, "best" if checkpoint_folder.best_step(folder) in there else "latest")
 
 
 def state_in(content: Any, name: str, where: object) -> State:

@@ -6,53 +6,53 @@ import secrets
 import shutil
 from pathlib import Path
 
-from instep.checkpoint import shelf
+from instep.checkpoint import checkpoint_folder
 from instep.checkpoint.durable import WRITING, discard, put_in_place, sync_folder, write_file
+from instep.checkpoint.encoded import EncodedCheckpoint, encode_checkpoint
 from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint
-from instep.checkpoint.sealed import Sealed, seal
 from instep.checkpoint.tensorfile import chunks_of
 from instep.errors import CheckpointError
 
 
-def write(folder: Path, checkpoint: Checkpoint | Sealed, *, keep: int | None = None) -> Path:
-    """Write a checkpoint to a shelf that exists, label it, and delete those that need not be kept. Waits for the disk.
+def write(folder: Path, checkpoint: Checkpoint | EncodedCheckpoint, *, keep: int | None = None) -> Path:
+    """Write a checkpoint to a folder that exists, label it, and delete those that need not be kept. Waits for the disk.
 
     `keep` is how many of the last to keep; the best ones they know of stay as well. Returns where the checkpoint is.
     """
-    sealed = seal(checkpoint) if isinstance(checkpoint, Checkpoint) else checkpoint
-    name = shelf.step_name(sealed.step)
+    encoded = encode_checkpoint(checkpoint) if isinstance(checkpoint, Checkpoint) else checkpoint
+    name = checkpoint_folder.step_name(encoded.step)
     beside = folder / f"{WRITING}{name}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         os.mkdir(beside)
-        _write_files(beside, sealed)
+        _write_files(beside, encoded)
         replaced = put_in_place(beside, folder / name)
         sync_folder(folder)
     except OSError as error:
-        reason = explain(error, folder, sealed.size_bytes)
+        reason = explain(error, folder, encoded.size_bytes)
         raise CheckpointError(f"checkpoint {name} could not be written: {reason} The checkpoints before it are whole.") from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)  # there only if something went wrong
     try:
         if replaced is not None:
             discard(replaced)
-        shelf.pass_over(folder, sealed.step)
-        shelf.retain(folder, keep)
-        shelf.label(folder)
+        checkpoint_folder.set_aside_later(folder, encoded.step)
+        checkpoint_folder.delete_old(folder, keep)
+        checkpoint_folder.write_labels(folder)
     except OSError as error:
         raise CheckpointError(f"checkpoint {name} is whole, but not what is beside it: {explain(error, folder, 0)}") from None
     return folder / name
 
 
-def make_shelf(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
     """Make the folder ready for writing, or say why it cannot be: by trying, before the first step."""
     probe = folder / f"{WRITING}probe-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.mkdir(probe)
         os.rmdir(probe)
-        shelf.tidy(folder)
-        shelf.label(folder)
+        checkpoint_folder.clean_up(folder)
+        checkpoint_folder.write_labels(folder)
     except OSError as error:
         raise CheckpointError(f"checkpoints cannot be written: {explain(error, folder, 0)}") from None
 
@@ -76,13 +76,13 @@ def explain(error: OSError, folder: Path, needed_bytes: int) -> str:
     return f"{error.strerror or error} ({folder})."
 
 
-def _write_files(beside: Path, sealed: Sealed) -> Manifest:
+def _write_files(beside: Path, encoded: EncodedCheckpoint) -> Manifest:
     files = {
         f"{name}{ENDING}": write_file(beside / f"{name}{ENDING}", chunks_of(part.layout, part.tensors, part.head))
-        for name, part in sealed.parts.items()
+        for name, part in encoded.parts.items()
     }
-    files[STATE_FILE] = write_file(beside / STATE_FILE, [sealed.state])
-    manifest = Manifest(sealed.step, sealed.best, files)
+    files[STATE_FILE] = write_file(beside / STATE_FILE, [encoded.state])
+    manifest = Manifest(encoded.step, encoded.best, files)
     write_file(beside / MANIFEST, [manifest.render()])
     sync_folder(beside)
     return manifest

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 
 from instep.checkpoint.copies import Copies
+from instep.checkpoint.encoded import EncodedCheckpoint, encode_checkpoint
 from instep.checkpoint.record import Checkpoint
-from instep.checkpoint.sealed import Sealed, seal
-from instep.checkpoint.write import make_shelf, write
+from instep.checkpoint.write import prepare_folder, write
 from instep.errors import CheckpointError
 
 
@@ -33,25 +33,25 @@ class Writer:
         self._copies = Copies() if background else None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        make_shelf(folder)
+        prepare_folder(folder)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Hand over a checkpoint: waits for the one before to be written and for a copy of the tensors, not for the disk."""
-        sealed = seal(checkpoint)
+        encoded = encode_checkpoint(checkpoint)
         self.wait()
         if self._copies is None:
-            self.written = write(self.folder, sealed, keep=self._keep)
+            self.written = write(self.folder, encoded, keep=self._keep)
             return
-        copied = self._copies.copy(sealed)
+        copied = self._copies.copy(encoded)
         # Not a daemon: a script that ends without close() still gets the checkpoint that it saved.
         self._thread = threading.Thread(target=self._write, args=(copied,), name="instep checkpoint")
         self._thread.start()
 
     def save_now(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint in this very thread, after what is being written: also where no thread can be started any more."""
-        sealed = seal(checkpoint)
+        encoded = encode_checkpoint(checkpoint)
         self.wait()
-        self.written = write(self.folder, sealed, keep=self._keep)
+        self.written = write(self.folder, encoded, keep=self._keep)
 
     def raise_pending(self) -> None:
         """Raise what went wrong while writing, once. Costs nothing, so it can be asked after every update."""
@@ -89,8 +89,8 @@ class Writer:
                 raise
             error.add_note(f"Also: {late}")  # what broke the run is the news, not this
 
-    def _write(self, sealed: Sealed) -> None:
+    def _write(self, encoded: EncodedCheckpoint) -> None:
         try:
-            self.written = write(self.folder, sealed, keep=self._keep)
+            self.written = write(self.folder, encoded, keep=self._keep)
         except BaseException as error:  # nobody would see it here
             self._error = error

@@ -30,7 +30,7 @@ class Own:
     linear: _Flag = False
     """Let the learning rate grow by equal amounts, not by equal factors."""
     save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Draw it into this file: .svg, .png or .json."""
+    """Draw it into this file: .svg or .json."""
     json: _Flag = False
     """Print it as one JSON object on stdout, everything else on stderr."""
 

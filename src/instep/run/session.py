@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from instep.checkpoint import Checkpoint, read
-from instep.checkpoint.shelf import path_of
+from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
 from instep.errors import UpdateError
 from instep.loop.stepper import Stepper

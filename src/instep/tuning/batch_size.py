@@ -17,8 +17,7 @@ from instep.loop.batch_plan import needs_two, require_whole
 from instep.records import StepResult
 from instep.text import columns, many, size, wrapped
 from instep.tuning import pace, resident, trying
-from instep.tuning.footprint import Footprint
-from instep.tuning.measuring import Measuring
+from instep.tuning.measuring import Measuring, largest_within
 from instep.tuning.pace import Paced
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
@@ -49,8 +48,7 @@ class BatchSizeSearch:
     tried: tuple[Tried, ...]
     paces: tuple[Paced, ...]
     memory_bytes: int | None = None  # what it had to fit into, where that is a number
-    predicted_bytes: int | None = None  # what the whole process will hold at its peak, with the largest
-    footprint: Footprint | None = None  # of the largest size that was counted
+    peak_bytes: int | None = None  # what the whole process held at its peak, with the largest
 
     @property
     def knee(self) -> int | None:
@@ -81,8 +79,6 @@ class BatchSizeSearch:
 
     def __str__(self) -> str:
         lines = wrapped(f"largest micro-batch: {self.largest:,} samples; {self.reason}", 80)
-        if self.footprint is not None:
-            lines += ["", *_composition(self.footprint)]
         if self.paces:
             best = max(paced.samples_per_s for paced in self.paces)
             rows = [
@@ -107,7 +103,7 @@ def find_batch_size(
     how: How | Literal["auto"] = "auto",
     paces: bool = True,
 ) -> BatchSizeSearch:
-    """The largest micro-batch that fits in memory: on an accelerator by trying, on a CPU by measuring small ones.
+    """The largest micro-batch that fits in memory: on an accelerator by trying, on a CPU by measuring what the process holds.
 
     On a CPU `memory_bytes` is what the whole process may hold; without it, what the machine has free. `margin` is the share that
     is left free. No size above `most` is looked at, nor above the number of training samples. `paces` also times updates over
@@ -147,17 +143,18 @@ def _by_trying(run: Rehearsal, least: int, most: int, margin: float) -> BatchSiz
 
 
 def _by_measuring(run: Rehearsal, least: int, most: int, budget: float, whose: str, aside_bytes: int) -> BatchSizeSearch:
-    measuring = Measuring(partial(_updates, run), run.model, run.optimizer, least, most, aside_bytes)
-    largest = measuring.largest(budget)
-    predicted = round(measuring.predicted_bytes(largest or least))
-    if largest == most:
-        reason = f"that is all there is to try, and the process held {size(predicted)} of {whose}."
-    elif largest:
-        reason = f"with it the process held {size(predicted)} at its peak; more would not fit into {whose}."
+    measuring = Measuring(partial(_updates, run), run.optimizer, aside_bytes)
+    tried = largest_within(budget, measuring.peak_bytes, least=least, most=most)
+    best = max((one for one in tried if one.fits), key=lambda one: one.samples, default=tried[0])
+    peak_bytes = best.peak_bytes or 0
+    if not best.fits:
+        reason = f"{least} samples take {size(peak_bytes)}, more than fit into {whose}."
+    elif best.samples == most:
+        reason = f"that is all there is to try, and the process held {size(peak_bytes)} of {whose}."
     else:
-        reason = f"{least} samples take {size(predicted)}, more than fit into {whose}."
-    footprint = measuring.footprints[-1]
-    return BatchSizeSearch(largest, "measuring", reason, run.batch_size, tuple(measuring.tried), (), None, predicted, footprint)
+        reason = f"with it the process held {size(peak_bytes)} at its peak; more would not fit into {whose}."
+    largest = best.samples if best.fits else 0
+    return BatchSizeSearch(largest, "measuring", reason, run.batch_size, tuple(tried), (), peak_bytes=peak_bytes)
 
 
 def _updates(run: Rehearsal, samples: int) -> Generator[StepResult, None, None]:
@@ -202,17 +199,3 @@ def _check_memory(memory_bytes: object) -> None:
     if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, Real) or not 0 < float(memory_bytes) < math.inf:
         said = memory_bytes if isinstance(memory_bytes, Real) else repr(memory_bytes)
         raise DescriptionError(f"memory_bytes={said} is no size of a memory; use for example memory_bytes=8e9 for 8 GB.")
-
-
-def _composition(footprint: Footprint) -> list[str]:
-    return columns(
-        ("what", "bytes"),
-        [
-            ("parameters", size(footprint.parameters)),
-            ("gradients", size(footprint.gradients)),
-            ("optimizer state", size(footprint.optimizer_state)),
-            ("saved for backward, a sample", size(footprint.saved / footprint.samples)),
-            (f"at the peak, {footprint.samples:,} samples", size(footprint.peak)),
-        ],
-        left=("what",),
-    )

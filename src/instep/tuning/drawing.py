@@ -1,13 +1,11 @@
-"""A range test as a picture: SVG written by hand, for files and notebooks; matplotlib where it is installed and asked for."""
+"""A range test as a picture: SVG written by hand, for files and notebooks."""
 
 import html as html_text
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from instep.errors import DescriptionError, InstepError
+from instep.errors import DescriptionError
 from instep.text import number, rate
 from instep.tuning.curve import Curve
 from instep.tuning.scale import round_ticks, shown_range
@@ -64,43 +62,13 @@ def html(picture: str, sentence: str) -> str:
     return f"<div>{picture}<p>{html_text.escape(sentence)}</p></div>"
 
 
-def save(path: Path, *, svg: Callable[[], str], plot: Callable[[], Any], text: Callable[[], str]) -> Path:
+def save(path: Path, *, svg: Callable[[], str], text: Callable[[], str]) -> Path:
     """Writes the picture, or the numbers, in the format that the name ends in; only what is needed is made."""
     ending = path.suffix.lower()
-    if ending == ".svg":
-        path.write_text(svg(), encoding="utf-8")
-    elif ending == ".json":
-        path.write_text(text() + "\n", encoding="utf-8")
-    elif ending == ".png":
-        figure = plot().figure
-        figure.savefig(path)
-        importlib.import_module("matplotlib.pyplot").close(figure)  # or a notebook shows it as well
-    else:
-        raise DescriptionError(f"{path} ends in {ending or 'nothing'}; use .svg, .png or .json.")
+    if ending not in (".svg", ".json"):
+        raise DescriptionError(f"{path} ends in {ending or 'nothing'}; use .svg or .json.")
+    path.write_text(svg() if ending == ".svg" else text() + "\n", encoding="utf-8")
     return path
-
-
-def plot(curve: Curve, sweeps: Sequence[Curve], rules: Mapping[str, float | None], verdict: Verdict) -> Any:
-    """The same picture by matplotlib; returns the axes."""
-    try:
-        pyplot = importlib.import_module("matplotlib.pyplot")
-    except ModuleNotFoundError as error:
-        raise InstepError(
-            "this needs matplotlib, which is not installed; type `pip install matplotlib`, or do without it: "
-            'print(test), or test.save("range.svg").'
-        ) from error
-    axes = pyplot.subplots()[1]
-    for sweep in sweeps:
-        axes.plot(sweep.lrs, sweep.capped, color=CURVE, alpha=0.4, linewidth=0.7)
-    axes.plot(curve.lrs, curve.smoothed, color=CURVE, linewidth=2.2, label="loss")
-    for (name, lr), colour in zip(rules.items(), COLOURS, strict=True):
-        if lr is not None:
-            chosen = name == verdict.rule
-            label = f"{name} {rate(lr)}{' (suggested)' if chosen else ''}"
-            axes.axvline(lr, color=colour, linestyle="-" if chosen else "--", label=label)
-    axes.set(xscale="log", xlabel="lr", ylabel="loss", ylim=padded_range(curve))
-    axes.legend(loc="lower left", fontsize="small")  # under the level: the curve falls further right
-    return axes
 
 
 def padded_range(curve: Curve) -> tuple[float, float]:

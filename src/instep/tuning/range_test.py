@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
@@ -80,13 +79,9 @@ class RangeTest:
         """From 0 to 1: how far the rules agree with each other and the sweeps among themselves."""
         return self.verdict.confidence
 
-    def plot(self) -> Any:
-        """Draws it with matplotlib; returns the axes."""
-        return drawing.plot(self.curve, self.sweeps, self.rules, self.verdict)
-
     def save(self, path: str | Path) -> Path:
-        """Writes it as .svg, as .png (which needs matplotlib) or as .json; returns the path."""
-        return drawing.save(Path(path), svg=lambda: self.to_svg(background="white"), plot=self.plot, text=self.to_json)
+        """Writes it as .svg or as .json; returns the path."""
+        return drawing.save(Path(path), svg=lambda: self.to_svg(background="white"), text=self.to_json)
 
     def to_svg(self, *, background: str = "none") -> str:
         """The picture; without a background it has the page's own colours."""

@@ -1,8 +1,9 @@
-"""Resident: how much memory this process has and how much there is to have. Linux tells; elsewhere the answer is None."""
+"""Resident: how much memory this process has and how much there is to have; None where the system does not tell."""
 
 import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -14,8 +15,8 @@ def resident_bytes() -> int | None:
 
 
 def peak_bytes() -> int | None:
-    """The most that it has held since `restart_peak`."""
-    return _from_status("VmHWM")
+    """The most that it has held since `restart_peak`; where that is not allowed, since it was started."""
+    return _from_status("VmHWM") or _from_usage()
 
 
 def restart_peak() -> bool:
@@ -50,6 +51,15 @@ def available_bytes() -> int | None:
 
 def _from_status(name: str) -> int | None:
     return _kilobytes(STATUS, name)
+
+
+def _from_usage() -> int | None:
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _from_meminfo() -> int | None:

@@ -1,4 +1,4 @@
-"""The shelf: the folder `checkpoints/` of a run. What stands on it, what its labels LATEST and BEST name, and what may go.
+"""The folder `checkpoints/` of a run: what is in it, what its labels LATEST and BEST name, and what may go.
 
 A checkpoint gets its name by one rename after it is whole, so every `step-…` is complete. The labels are for people; the newest
 and its best are found by looking, since a process may die between the rename and the label.
@@ -84,20 +84,20 @@ def regular_size(path: Path) -> int:
 
 def best_step(folder: Path) -> int | None:
     """The best step that the newest checkpoint knows of. Its files are not looked at."""
-    known = (_best_known_to(path_of(folder, step)) for step in reversed(steps(folder)))
+    known = (_best_of(path_of(folder, step)) for step in reversed(steps(folder)))
     return next((best for best in known if best is not None), None)
 
 
-def label(folder: Path) -> None:
-    """Make LATEST and BEST say what is on the shelf."""
+def write_labels(folder: Path) -> None:
+    """Make LATEST and BEST say which checkpoints there are."""
     there, best = steps(folder), best_step(folder)
     for name, step in ((LATEST, there[-1] if there else None), (BEST, best)):
-        if step is not None and _label(folder, name) != step:
+        if step is not None and _read_label(folder, name) != step:
             replace_file(folder / name, f"{step_name(step)}\n".encode("ascii"))
     sync_folder(folder)
 
 
-def pass_over(folder: Path, newest: int) -> None:
+def set_aside_later(folder: Path, newest: int) -> None:
     """Move out of the way what is later than the checkpoint just written: the run went on from an earlier one.
 
     Those are damaged, or of a stretch that somebody went back from. They stay to be looked at, as `passed-over-step-…`.
@@ -109,19 +109,19 @@ def pass_over(folder: Path, newest: int) -> None:
         os.rename(path, target)
 
 
-def retain(folder: Path, keep: int | None) -> None:
+def delete_old(folder: Path, keep: int | None) -> None:
     """Delete all but the last `keep`, and the best that each of those knows: whichever is resumed finds its best."""
     if keep is None:
         return
     there = steps(folder)
     kept = set(there[-keep:])
-    kept |= {best for step in kept if (best := _best_known_to(path_of(folder, step))) is not None}
+    kept |= {best for step in kept if (best := _best_of(path_of(folder, step))) is not None}
     for step in there:
         if step not in kept:
             discard(path_of(folder, step))
 
 
-def tidy(folder: Path) -> None:
+def clean_up(folder: Path) -> None:
     """Clean up after a process that died: what was half written or half deleted goes, what was moved aside comes back.
 
     Only for the one process that writes to the run.
@@ -134,14 +134,14 @@ def tidy(folder: Path) -> None:
             discard(path) if place.exists() else os.rename(path, place)
 
 
-def _best_known_to(path: Path) -> int | None:
+def _best_of(path: Path) -> int | None:
     try:
         return read_manifest(path).best
     except (OSError, CheckpointError):
         return None  # a damaged one knows nothing
 
 
-def _label(folder: Path, name: str) -> int | None:
+def _read_label(folder: Path, name: str) -> int | None:
     try:
         regular_size(folder / name)
         with open(folder / name, encoding="ascii") as file:

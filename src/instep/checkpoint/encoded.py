@@ -1,4 +1,4 @@
-"""A sealed checkpoint: planned, refused where it must be, encoded; all that is left is to write bytes.
+"""An encoded checkpoint: planned, refused where it must be, encoded; all that is left is to write bytes.
 
 Between a run that goes on and a writer beside it: what a run may still change is either encoded here or copied by `Copies`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from instep.checkpoint import header, jsontext
-from instep.checkpoint.layout import Layout, lay_out
+from instep.checkpoint.layout import Layout, plan_layout
 from instep.checkpoint.record import Checkpoint
 from instep.checkpoint.tagged import Decoder, Encoder
 from instep.errors import CheckpointError
@@ -24,7 +24,7 @@ _DEVICES = {"con", "prn", "aux", "nul", *(f"{device}{number}" for device in ("co
 
 
 @dataclass(frozen=True)
-class SealedPart:
+class EncodedPart:
     """One tensor file to be."""
 
     layout: Layout
@@ -33,12 +33,12 @@ class SealedPart:
 
 
 @dataclass(frozen=True)
-class Sealed:
+class EncodedCheckpoint:
     """A checkpoint as files to be."""
 
     step: int
     best: int | None
-    parts: Mapping[str, SealedPart]
+    parts: Mapping[str, EncodedPart]
     state: bytes
 
     @property
@@ -46,37 +46,37 @@ class Sealed:
         return len(self.state) + sum(len(part.head) + part.layout.size_bytes for part in self.parts.values())
 
 
-def seal(checkpoint: Checkpoint) -> Sealed:
+def encode_checkpoint(checkpoint: Checkpoint) -> EncodedCheckpoint:
     """Plan the files; raises CheckpointError with the name of what cannot be kept. Tensors are not copied."""
     for what, step in (("step", checkpoint.step), ("best", checkpoint.best)):
         if step is not None and (type(step) is not int or not 0 <= step < LIMIT_STEP):
             raise CheckpointError(f"{what}={step!r} of a checkpoint is not a whole number from 0 on.")
     encoded: dict[str, Any] = {}
-    parts: dict[str, SealedPart] = {}
+    parts: dict[str, EncodedPart] = {}
     for name, value in checkpoint.parts.items():
         require_part_name(name)
-        encoded[name], parts[name] = _seal_part(name, value)
-    encoded_state, state_part = _seal_part(STATE, dict(checkpoint.state))
+        encoded[name], parts[name] = _encode_part(name, value)
+    encoded_state, state_part = _encode_part(STATE, dict(checkpoint.state))
     if state_part.tensors:
         parts[STATE] = state_part
-    return Sealed(
+    return EncodedCheckpoint(
         checkpoint.step, checkpoint.best, parts, jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
     )
 
 
 def check(checkpoint: Checkpoint) -> int:
     """Refuse by name what cannot be kept, before training starts; says how many bytes a checkpoint takes. Writes nothing."""
-    return seal(checkpoint).size_bytes
+    return encode_checkpoint(checkpoint).size_bytes
 
 
-def _seal_part(name: str, value: Any) -> tuple[Any, SealedPart]:
+def _encode_part(name: str, value: Any) -> tuple[Any, EncodedPart]:
     encoder = Encoder(name)
     encoded = encoder.encode(value)
-    layout = lay_out(encoder.tensors, name)
-    return encoded, SealedPart(layout, encoder.tensors, header.render(layout, name))
+    layout = plan_layout(encoder.tensors, name)
+    return encoded, EncodedPart(layout, encoder.tensors, header.render(layout, name))
 
 
-def unseal(
+def decode_checkpoint(
     step: int, best: int | None, state: bytes, tensors: Mapping[str, Mapping[str, Tensor]], wanted: Collection[str] | None
 ) -> Checkpoint:
     """The checkpoint back from what its files hold; only the wanted parts, where they are said."""

@@ -1,4 +1,4 @@
-"""The shelf: what is on it, what is kept, what its labels say, and how it is tidied up."""
+"""The folder of checkpoints: what is in it, what is kept, what its labels say, and how it is tidied up."""
 
 import os
 from pathlib import Path
