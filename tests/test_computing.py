@@ -203,7 +203,7 @@ def why_torch_cannot_compile() -> str:
         return "there is no C++ compiler"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "there are no headers of Python"
-    return "torch splits a TMPDIR at its spaces" if " " in tempfile.gettempdir() else ""
+    return "torch splits its own folder and TMPDIR at spaces" if " " in torch.__file__ + tempfile.gettempdir() else ""
 
 
 @pytest.mark.skipif(bool(why_torch_cannot_compile()), reason=why_torch_cannot_compile())
