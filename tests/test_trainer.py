@@ -17,6 +17,7 @@ import torch.nn.functional as F
 import torchmetrics
 from torch import Tensor, nn
 
+import instep
 import tiny
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
 from instep.data import Order
@@ -72,7 +73,7 @@ def test_from_fit_to_backward_it_is_three_calls_in_two_files() -> None:
     def stack() -> Iterator[tuple[str, str]]:
         frame = sys._getframe()
         while frame is not None and frame.f_code.co_name != "test_from_fit_to_backward_it_is_three_calls_in_two_files":
-            if "instep" in Path(frame.f_code.co_filename).parts:
+            if Path(frame.f_code.co_filename).is_relative_to(Path(instep.__file__).parent):
                 yield Path(frame.f_code.co_filename).name, frame.f_code.co_name
             frame = frame.f_back  # type: ignore[assignment]
 

@@ -1,6 +1,10 @@
 """How a run computes: precision, compiling, memory format, deterministic algorithms."""
 
 import functools
+import os
+import shutil
+import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +169,16 @@ def test_what_was_switched_on_before_stays_on() -> None:
 IMPORTS_INDUCTOR = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch warns of itself
 
 
+def why_torch_cannot_compile() -> str:
+    """What torch's compiler needs of a machine; "" where it is all there."""
+    if not any(map(shutil.which, (os.environ.get("CXX", "g++"), "clang++"))):
+        return "there is no C++ compiler"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "there are no headers of Python"
+    return "torch splits its own folder and TMPDIR at spaces" if " " in torch.__file__ + tempfile.gettempdir() else ""
+
+
+@pytest.mark.skipif(bool(why_torch_cannot_compile()), reason=why_torch_cannot_compile())
 @IMPORTS_INDUCTOR
 def test_a_compiled_model_trains_the_same_and_stays_itself(tmp_path: Any) -> None:
     """Modes, freezing, names and the average survive; a resume is bitwise. The one test that compiles."""

@@ -148,7 +148,7 @@ from instep.report.progress import progress
 shown = progress(None, types.SimpleNamespace(total_steps=1200, steps_per_epoch=120, epochs=10, metrics=()))
 shown.start()
 shown.advance(60, 0)
-print("printed")
+print("printed", flush=True)  # before the fork, which would copy what waits to be written
 warnings.warn("warned")
 if os.fork() == 0:
     sys.exit(print("from a child", type(sys.stderr).__name__))

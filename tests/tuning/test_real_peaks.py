@@ -80,9 +80,8 @@ def in_a_process(code: str) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells what a process takes")
-@pytest.mark.parametrize(
-    "name", ["transformer", pytest.param("cnn", marks=pytest.mark.slow), pytest.param("mlp", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["transformer", "cnn", "mlp"])
 def test_what_is_measured_is_what_a_process_of_its_own_takes(name: str) -> None:
     found = in_a_process(f"search({name!r})")
     assert found["largest"] >= 16
