@@ -16,7 +16,7 @@ CONFUSIONS = 10  # that are listed of a larger one
 
 
 @dataclass(frozen=True)
-class Scores:
+class ClassScores:
     """Of one class, or the mean over several; nan for a class that was neither there nor chosen."""
 
     precision: float
@@ -29,20 +29,24 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Report:
-    classes: tuple[Scores, ...]
-    macro: Scores  # the mean over classes that have a value
-    weighted: Scores  # by support
+class ClassificationReport:
+    """The scores of each class or label, and their means."""
+
+    classes: tuple[ClassScores, ...]
+    macro: ClassScores  # the mean over classes that have a value
+    weighted: ClassScores  # by support
 
     def as_json(self) -> dict[str, Any]:
         by_class = {str(index): scores.as_json() for index, scores in enumerate(self.classes)}
         return {"classes": by_class, "macro": self.macro.as_json(), "weighted": self.weighted.as_json()}
 
 
-def classification_report(matrix: Sequence[Any]) -> Report:
+def classification_report(matrix: Sequence[Any]) -> ClassificationReport:
     """The report of a confusion matrix, of classes or of labels."""
     classes = tuple(_scores(*totals) for totals in _totals(matrix))
-    return Report(classes, _mean(classes, [1] * len(classes)), _mean(classes, [scores.support for scores in classes]))
+    return ClassificationReport(
+        classes, _mean(classes, [1] * len(classes)), _mean(classes, [scores.support for scores in classes])
+    )
 
 
 def render_report(matrix: Sequence[Any], name: str) -> list[str]:
@@ -87,20 +91,20 @@ def _totals(matrix: Sequence[Any]) -> list[tuple[int, int, int]]:
     return [(row[index], sum(other[index] for other in matrix), sum(row)) for index, row in enumerate(matrix)]
 
 
-def _scores(hits: int, chosen: int, there: int) -> Scores:
+def _scores(hits: int, chosen: int, there: int) -> ClassScores:
     if not chosen and not there:
-        return Scores(math.nan, math.nan, math.nan, 0)
-    return Scores(hits / chosen if chosen else 0.0, hits / there if there else 0.0, 2 * hits / (chosen + there), there)
+        return ClassScores(math.nan, math.nan, math.nan, 0)
+    return ClassScores(hits / chosen if chosen else 0.0, hits / there if there else 0.0, 2 * hits / (chosen + there), there)
 
 
-def _mean(classes: Sequence[Scores], weights: Sequence[int]) -> Scores:
+def _mean(classes: Sequence[ClassScores], weights: Sequence[int]) -> ClassScores:
     rated = [(scores, weight) for scores, weight in zip(classes, weights, strict=True) if not math.isnan(scores.f1)]
     total = sum(weight for _, weight in rated)
 
     def mean(name: str) -> float:
         return math.fsum(getattr(scores, name) * weight for scores, weight in rated) / total if total else math.nan
 
-    return Scores(mean("precision"), mean("recall"), mean("f1"), sum(scores.support for scores in classes))
+    return ClassScores(mean("precision"), mean("recall"), mean("f1"), sum(scores.support for scores in classes))
 
 
 def _cell(value: float) -> str:

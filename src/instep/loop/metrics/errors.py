@@ -13,8 +13,8 @@ from instep.loop.metrics.forms import as_classes, as_numbers
 from instep.loop.metrics.metric import BatchSums, double
 
 
-class Errors:
-    """Σ |p − y|, Σ (p − y)² and how many there are."""
+class Summed:
+    """A state of sums, one row a batch."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -22,6 +22,10 @@ class Errors:
 
     def reset(self, device: torch.device) -> None:
         self._sums.clear()
+
+
+class Errors(Summed):
+    """Σ |p − y|, Σ (p − y)² and how many there are."""
 
     def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
         output, target = as_numbers(self._name, output, target)
@@ -35,20 +39,14 @@ class Errors:
         return {"mae": absolute / count, "mse": squared / count, "rmse": math.sqrt(squared / count)}
 
 
-class Variation:
+class Variation(Summed):
     """For R²: of each column the errors, and how the targets vary round their mean.
 
     Means and squares about them are kept by batch and joined at the end: Σy² − (Σy)²/n would lose the digits of targets that are
     far from 0.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._columns = 0
-        self._sums = BatchSums()
-
-    def reset(self, device: torch.device) -> None:
-        self._sums.clear()
+    _columns = 0
 
     def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
         output, target = as_numbers(self._name, output, target)
@@ -74,15 +72,8 @@ class Variation:
         return float(torch.where(spread > 0, 1 - squared.sum(0) / spread, math.nan).mean())
 
 
-class LogLikelihood:
+class LogLikelihood(Summed):
     """Σ −log p(target), and over how many targets."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._sums = BatchSums()
-
-    def reset(self, device: torch.device) -> None:
-        self._sums.clear()
 
     def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
         scores, index, counted = as_classes(self._name, output, target, ignore_index)
