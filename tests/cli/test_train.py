@@ -128,7 +128,7 @@ def test_new_trains_in_the_next_free_folder(instep: Instep) -> None:
     assert sorted(path.name for path in Path("runs").iterdir()) == ["my", "my-2", "my-3"]
     assert before == Path("runs/my/history.jsonl").read_bytes()
     assert instep("train", "my.py").out.endswith(
-        "This run was finished already. --new trains again in a new folder, --fresh in this one, after moving the old run aside.\n"
+        "already. --new trains again in a new folder, --fresh in this one, after moving the old run aside.\n"
     )
 
 

@@ -236,8 +236,8 @@ def _words_about(folder: Path) -> Iterator[None]:
             f" To go on with the old run under these changes: --allow-changes {' '.join(error.names)}" if error.names else ""
         )
         raise WrongUse(
-            f"{error.changes}\nTrain in a new folder with --new ({aside.new_folder(folder)}) or --folder PATH, or move the old run "
-            f"aside with --fresh.{allowed}"
+            f"{error.changes}\nTrain in a new folder with --new ({aside.new_folder(folder)}) or --folder PATH, or move the old "
+            f"run aside with --fresh.{allowed}"
         ) from None
 
 
