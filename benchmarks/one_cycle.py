@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from instep import OneCycle, Trainer, keys
-from instep.cli.recipes.digits import digits
+from instep.data import digits
 
 LR = 1e-3
 

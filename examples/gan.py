@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, softplus
 
 from instep import Loss, Trainer, keys
-from instep.cli.recipes.digits import digits
+from instep.data import digits
 
 NOISE, CLASSES = 24, 10
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 import instep
-from instep.cli.recipes import digits
+from instep.cli.recipes import train_digits
 from instep.errors import is_instep_file, is_user_file
 
 PACKAGE = Path(instep.__file__).parent
@@ -22,8 +22,8 @@ def test_whose_file_it_is(tmp_path: Path) -> None:
 
 
 def test_the_recipe_counts_as_the_users() -> None:
-    assert is_user_file(digits.__file__)
-    assert not is_instep_file(digits.__file__)
+    assert is_user_file(train_digits.__file__)
+    assert not is_instep_file(train_digits.__file__)
 
 
 def test_so_does_the_cell_of_a_notebook() -> None:

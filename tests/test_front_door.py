@@ -22,11 +22,42 @@ def assert_same_thing_twice(name: str) -> None:
     assert home == f"instep.{name}" or getattr(sys.modules[home], name) is first
 
 
+DATA = "Order class_balanced digits image_folder on pad pieces source weighted".split()  # noqa: SIM905
+PUBLIC = """
+    BatchSizeSearch Cycles Evaluation History Loss OneCycle RangeTest StepResult Trainer Update UpdateCycle accuracy data errors
+    evaluating freeze frozen keys load_classic load_model param_groups preview save_classic save_model schedules unfreeze watch
+""".split()  # noqa: SIM905
+
+
+def test_the_public_names() -> None:
+    """A new name is a promise: it is added here on purpose."""
+    assert instep.__all__ == PUBLIC
+    assert instep.data.__all__ == DATA
+
+
 def test_nothing_else_is_public() -> None:
     assert sorted(instep.__all__) == instep.__all__ == sorted(instep._HOME)
     assert set(dir(instep)) == {*instep.__all__, "__version__"}
     with pytest.raises(AttributeError, match="module 'instep' has no attribute 'Trainerr'"):
         _ = instep.Trainerr
+    assert set(dir(instep.data)) == set(instep.data.__all__) == {*instep.data._HOME, "pieces"}
+    with pytest.raises(AttributeError, match=r"module 'instep\.data' has no attribute 'sauce'"):
+        _ = instep.data.sauce
+
+
+def test_a_name_of_data_stays_what_it_is_when_its_modules_are_imported() -> None:
+    said = python(
+        "import instep.data as data, importlib, pkgutil\n"
+        "for module in pkgutil.walk_packages(data.__path__, 'instep.data.'): importlib.import_module(module.name)\n"
+        "print([name for name in data.__all__ if not callable(getattr(data, name))])"
+    )
+    assert said == "[]\n"
+
+
+def test_an_update_cycle_alone_loads_few_modules() -> None:
+    said = python("import sys\nfrom instep import UpdateCycle\nprint(*sorted(m for m in sys.modules if m.startswith('instep.')))")
+    assert len(said.split()) <= 18, said
+    assert not {"instep.data.loading", "instep.distributed.world", "instep.run"} & set(said.split())
 
 
 def python(code: str) -> str:

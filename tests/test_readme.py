@@ -1,12 +1,30 @@
 """README and docs tell the truth: every block of Python runs; one marked `continued` goes on where the one before ended."""
 
+import dataclasses
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from instep.cli import COMMANDS, doctor
+from test_rooms import ROOMS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+BUILDS = {"train", "find-lr", "find-batch", "preview"}  # have the options of a file's build() too
+
+
+def options_of(command: str) -> set[str]:
+    if command == "doctor":
+        return {one.replace("-", "_").strip("_") for one in (*doctor.VALUED, *doctor.FLAGS)}
+    own = importlib.import_module(f"instep.cli.{command.replace('-', '_')}").Own
+    of_build = {"lr", "help"} if command in BUILDS else set()
+    return {field.name for field in dataclasses.fields(own)} | of_build
+
+
+OPTIONS = {command: options_of(command) for command in COMMANDS}
 
 
 def blocks(page: Path) -> list[str]:
@@ -32,6 +50,27 @@ def test_every_make_target_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in set(re.findall(r"^make (\S+)", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)):
         assert f"\n{target}:" in makefile
+
+
+def test_the_tree_is_that_of_the_source() -> None:
+    tree = re.search(r"^src/instep/\n((?:  .*\n)+)", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    assert tree
+    shown = [line.split()[0] for line in tree[1].splitlines()]
+    assert [name.removesuffix("/").removesuffix(".py") for name in shown] == ROOMS
+    assert all(
+        ((ROOT / "src" / "instep" / name).is_dir() if name.endswith("/") else (ROOT / "src" / "instep" / name).is_file())
+        for name in shown
+    )
+
+
+def test_every_command_is_one() -> None:
+    """Commands and options of lines like `instep train train.py --new`, in README and docs."""
+    for page in PAGES:
+        lines = re.findall(r"^(?:srun )?instep .*|(?<=; )instep .*", page.read_text(encoding="utf-8"), re.MULTILINE)
+        for name, *rest in (re.split(r"  +#|;", line)[0].removeprefix("srun ").split()[1:] for line in lines):
+            assert name in COMMANDS, f"{page.name}: instep {name}"
+            options = {one.replace("-", "_").strip("_") for one in rest if one.startswith("--")}
+            assert options <= OPTIONS[name], f"{page.name}: instep {name} {rest}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

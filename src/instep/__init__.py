@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from instep import data as data
+    from instep import errors as errors
     from instep import keys as keys
     from instep import schedules as schedules
+    from instep.checkpoint.classic import load_classic as load_classic
+    from instep.checkpoint.classic import save_classic as save_classic
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.watcher import watch as watch
@@ -49,13 +52,16 @@ _HOME = {
     "UpdateCycle": "instep.loop.update",
     "accuracy": "instep.loop.metrics",
     "data": "instep.data",
+    "errors": "instep.errors",
     "evaluating": "instep.loop.evaluate",
     "freeze": "instep.optim.freeze",
     "frozen": "instep.optim.freeze",
     "keys": "instep.keys",
+    "load_classic": "instep.checkpoint.classic",
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
     "preview": "instep.report.preview",
+    "save_classic": "instep.checkpoint.classic",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
     "unfreeze": "instep.optim.freeze",
@@ -76,13 +82,16 @@ __all__ = [
     "UpdateCycle",
     "accuracy",
     "data",
+    "errors",
     "evaluating",
     "freeze",
     "frozen",
     "keys",
+    "load_classic",
     "load_model",
     "param_groups",
     "preview",
+    "save_classic",
     "save_model",
     "schedules",
     "unfreeze",

@@ -2,6 +2,7 @@
 
 InstepError                 everything that Instep raises on purpose
 ├── DescriptionError        what was passed in does not make sense (also a ValueError)
+│   └── ChangedRun          a folder holds a run with another description
 ├── ObjectiveError          what a loss or objective returned cannot be trained on
 ├── DataError               a sample or a batch cannot be loaded
 ├── UpdateError             an update cycle or a Trainer was used out of order
@@ -30,6 +31,15 @@ class InstepError(Exception):
 
 class DescriptionError(InstepError, ValueError):
     """What was passed in does not make sense; said before the first step."""
+
+
+class ChangedRun(DescriptionError):
+    """A folder holds a run with another description: `changes` shows both sides, `names` are what allow_changes= would take."""
+
+    def __init__(self, message: str, *, changes: str = "", names: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.changes = changes
+        self.names = names
 
 
 class ObjectiveError(InstepError):

@@ -43,6 +43,64 @@ from instep.tuning.sweep import Mode, peak_momentum
 class Trainer:
     """A training run: what is trained, on what, how, and for how long.
 
+    Arguments that decide the result are recorded, and compared when a run is resumed. `print(trainer)` shows the plan.
+    docs/trainer.md has the same list with defaults and examples.
+
+    Model and data:
+        model: the nn.Module to train, or several by name: `{"g": G, "d": D}`.
+        loss: `loss(model(x), y)` on batches `(x, y)`: a function or a loss module. Without loss and objective, the model's own
+            loss is used: `model(**batch).loss`.
+        objective: a function `(model, batch) -> Loss` (or a 0-dim tensor) in place of loss; one for each optimizer, by name.
+        train: tensors, arrays, a Dataset, a DataLoader, a frame, an iterable; `data.source(…)` says more about one of them.
+        valid: validation data, as for train; a share of train, like 0.1; or several sets by name.
+        num_workers: processes that load samples, or "auto"; None: those of a DataLoader, else 0. The batches stay the same.
+    Length and batches:
+        epochs: passes over the training data. Give epochs, max_steps or both; what comes first ends the run.
+        max_steps: updates in all; the run may end inside an epoch.
+        batch_size: samples of one update, over all micro-batches and processes; None: 64. A DataLoader brings its own.
+        update_cycle: Gradient accumulation: the number of micro-batches of one update. It divides batch_size; the result stays
+            the same.
+        micro_batch_size: the other way to say it: at most so many samples go through the model at once.
+        drop_last: leave out the last batch of an epoch where it is smaller.
+        seed: decides everything random: the order of the samples, augmentation, dropout.
+    Optimisation:
+        optimizer: a torch.optim.Optimizer, a function of the parameters that makes one, or one for each objective, by name.
+        schedule: the learning rate of each update: `OneCycle(…)` and others of instep.schedules, a function of the position, or
+            a function `(optimizer, total_steps)` that makes one of torch's schedulers.
+        update_every: with several objectives: `{"g": 5}` updates g in every fifth update only.
+        clip_norm: the largest norm of the gradient; by group name, one for each. `math.inf` only measures it.
+        clip_value: the largest absolute value of an entry of the gradient.
+        l1: adds l1·Σ|p| to what is minimised, not for biases and norm layers.
+        l2: adds l2·Σp², in the same way. Decoupled weight decay is an argument of the optimizer.
+        ema: decay of a moving average of the weights, like 0.999. It is evaluated beside them, as `valid/ema/…`.
+        unfreeze_at: `{3: "backbone"}` trains what `freeze` holds from epoch 3 on (the first epoch is 0).
+        on_nonfinite: a loss that is inf or nan: "stop" raises NonFiniteLoss, "skip" leaves the update out.
+    Evaluation:
+        metrics: names like "accuracy", functions `f(output, target)`, torchmetrics objects; one, several, or by name.
+        evaluate_every: "epoch", "2 epochs", a number of updates, or None for never; also after the last update.
+        monitor: the number that decides which evaluation is the best; None: the loss of the first validation set.
+        monitor_mode: whether "min" or "max" is better; "auto" goes by the metric and its name.
+        patience: stop after so many evaluations without a better one; None: never.
+        restore_best: end with the weights of the best evaluation, not with the last.
+    Run folder:
+        folder: where the run is written, and resumed from; None: nothing is written.
+        checkpoint_every: "epoch", "2 epochs", a number of updates, "10 minutes", or None for only the best and the last.
+        keep: how many of the last checkpoints stay; the best stays as well. None: all.
+        allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
+        init: weights to begin with: a file, a checkpoint or another run.
+        log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
+        progress: False shows nothing while training; True and None show a bar in a terminal and lines elsewhere.
+    Computing:
+        device: "auto" is the accelerator that torch finds, else the CPU; or a torch.device or its name.
+        precision: "fp32"; "bf16" and "fp16" use autocast, fp16 with a GradScaler.
+        compile: run the model through torch.compile.
+        deterministic: use torch's deterministic algorithms for the run, and put the setting back afterwards.
+        shard: with several processes, leave each a share of the model (FSDP2): True, or patterns that name the units.
+        sync_batchnorm: with several processes, BatchNorm takes its statistics over all of them.
+        timeout_s: seconds to wait for another process before the run stops; None: 600.
+        on_out_of_memory: "raise", or "split" to split micro-batches that do not fit in memory and repeat the update.
+        doctor: watch the run for mistakes, as `instep doctor` does.
+
     >>> x, y = torch.randn(64, 4), torch.randint(3, (64,))
     >>> model = nn.Linear(4, 3)
     >>> trainer = Trainer(

@@ -19,7 +19,7 @@ def easy_file(folder: Path) -> Path:
 
 
 def test_the_largest_and_how_to_reach_the_effective_batch(instep: Instep) -> None:
-    said = instep("find-batch", "easy.py", "--memory", "100GB")
+    said = instep("find-batch", "easy.py", "--memory-bytes", "100GB")
     assert said.code == 0
     text = said.out.replace("\n", " ")
     assert text.startswith("largest micro-batch: 256 samples; that is all there is to try, and the process held")
@@ -30,13 +30,13 @@ def test_the_largest_and_how_to_reach_the_effective_batch(instep: Instep) -> Non
 
 
 def test_json_is_all_that_stands_on_stdout(instep: Instep) -> None:
-    said = instep("find-batch", "easy.py", "--json", "--most", "20", "--untimed", "--width", "4")
+    said = instep("find-batch", "easy.py", "--json", "--most", "20", "--no-paces", "--width", "4")
     told = json.loads(said.out)
     assert (told["largest"], told["update_cycle"], told["paces"]) == (20, 2, [])
 
 
 def test_where_nothing_fits_the_exit_code_is_one(instep: Instep) -> None:
-    said = instep("find-batch", "easy.py", "--memory", "1MB")
+    said = instep("find-batch", "easy.py", "--memory-bytes", "1MB")
     assert said.code == 1
     assert "nothing fits" in said.out
 
@@ -47,9 +47,9 @@ def test_sizes_as_people_write_them(text: str, size: float) -> None:
 
 
 def test_what_is_no_size(instep: Instep) -> None:
-    with pytest.raises(WrongUse, match="--memory lots is no size; write it like 8GB, 500MB or 8e9"):
+    with pytest.raises(WrongUse, match="--memory-bytes lots is no size; write it like 8GB, 500MB or 8e9"):
         in_bytes("lots")
-    said = instep("find-batch", "easy.py", "--memory", "lots")
+    said = instep("find-batch", "easy.py", "--memory-bytes", "lots")
     assert said.code == 2
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_size(instep: Instep) -> None:
     ("arguments", "words"),
     [
         (("--json", "easy.py"), "the file comes first: instep find-batch easy.py [options…]"),
-        (("easy.py", "--margin", "2"), "margin=2.0 is no share of the memory to leave free"),
+        (("easy.py", "--margin", "2"), "--margin 2.0 is no share of the memory to leave free"),
     ],
 )
 def test_a_slip_is_one_line(instep: Instep, arguments: tuple[str, ...], words: str) -> None:

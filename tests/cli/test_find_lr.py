@@ -53,7 +53,7 @@ def test_the_curve_the_rules_and_the_reason_are_printed(instep: Instep) -> None:
 
 
 def test_json_is_all_that_stands_on_stdout(instep: Instep) -> None:
-    said = instep("find-lr", "easy.py", "--json", "--updates", "60", "--repeats", "1")
+    said = instep("find-lr", "easy.py", "--json", "--steps", "60", "--repeats", "1")
     told = json.loads(said.out)
     assert said.code == 0
     assert 1e-3 < told["suggestion"] < 1.0
@@ -62,7 +62,7 @@ def test_json_is_all_that_stands_on_stdout(instep: Instep) -> None:
 
 
 def test_it_is_drawn_into_a_file(instep: Instep) -> None:
-    said = instep("find-lr", "easy.py", "--save", "range.svg", "--linear", "--lowest", "1e-4", "--highest", "1")
+    said = instep("find-lr", "easy.py", "--save", "range.svg", "--mode", "linear", "--low", "1e-4", "--high", "1")
     assert said.code == 0
     assert said.out.endswith("drawn into range.svg\n")
     assert Path("range.svg").read_text().startswith("<svg")
@@ -70,7 +70,7 @@ def test_it_is_drawn_into_a_file(instep: Instep) -> None:
 
 
 def test_without_a_suggestion_the_exit_code_is_one(instep: Instep) -> None:
-    said = instep("find-lr", "easy.py", "--highest", "1e-6")
+    said = instep("find-lr", "easy.py", "--high", "1e-6")
     assert said.code == 1
     assert "no suggestion: flat: from lr 1e-07 to 1e-06 the loss stays at" in said.out.replace("\n", " ")
 
@@ -86,8 +86,8 @@ def test_the_same_command_gives_the_same_answer(instep: Instep) -> None:
     [
         (("--json", "easy.py"), "easy.py stands after options; the file comes first: instep find-lr easy.py [options…]"),
         (("missing.py",), "missing.py does not exist"),
-        (("easy.py", "--updates", "3"), "steps=3 updates show no curve; use 20 or more, such as 100."),
-        (("easy.py", "--lowst", "1"), "has no option --lowst; did you mean --lowest?"),
+        (("easy.py", "--steps", "3"), "--steps 3 updates show no curve; use 20 or more, such as 100."),
+        (("easy.py", "--lowest", "1"), "has no option --lowest; did you mean --low?"),
     ],
 )
 def test_a_slip_is_one_line(instep: Instep, arguments: tuple[str, ...], words: str) -> None:

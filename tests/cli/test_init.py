@@ -1,5 +1,6 @@
 """`instep init`: a file to start from that is never written over another."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ def test_it_writes_a_file_that_names_itself(instep: Instep) -> None:
     assert instep("init", "digits.py").code == 0
     text = Path("digits.py").read_text()
     assert "instep train digits.py --lr" in text
+    assert re.findall(r"^(?:from|import) instep.*", text, re.MULTILINE) == ["import instep"]  # public names only
     assert "train.py" not in text.replace("instep train digits.py", "")
     Path("sub").mkdir()
     assert instep("init", "sub").out == "wrote sub/train.py; train it with: instep train sub/train.py\n"

@@ -9,7 +9,7 @@ from cli.said import Instep
 
 @pytest.mark.usefixtures("folder")
 def test_the_recipe_can_be_looked_at(instep: Instep) -> None:
-    said = instep("preview", "--picture", "seen.png", "--batch-size", "32")
+    said = instep("preview", "--save", "seen.png", "--batch-size", "32")
     assert said.code == 0, said.err
     assert "train: " in said.out
     assert Path("seen.png").read_bytes().startswith(b"\x89PNG")
@@ -19,7 +19,7 @@ def test_the_recipe_can_be_looked_at(instep: Instep) -> None:
 @pytest.mark.usefixtures("build_file")
 def test_data_without_images_has_no_picture(instep: Instep) -> None:
     assert instep("preview", "my.py").code == 0
-    said = instep("preview", "my.py", "--picture", "seen.png")
+    said = instep("preview", "my.py", "--save", "seen.png")
     assert said.code == 2
     assert "there are no images in this data" in said.err
     late = instep("preview", "--lr", "1", "my.py")

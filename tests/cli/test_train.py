@@ -97,11 +97,15 @@ def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
     assert instep("train", "my.py").code == 0
     again = instep("train", "my.py")
     assert again.code == 0
-    assert again.out.endswith("This run was finished already; --fresh moves it aside and trains again.\n")
+    assert "This run was finished already. --new trains again in a new folder" in again.out
     other = instep("train", "my.py", "--lr", "0.2")
     assert other.code == 2
     assert "runs/my holds a run with another description (before -> now):" in other.err
     assert "hyper_parameters.lr: 0.1 -> 0.2" in other.err
+    assert other.err.endswith(
+        "\nTrain in a new folder with --new (runs/my-2) or --folder PATH, or move the old run aside with --fresh. To go on with "
+        "the old run under these changes: --allow-changes lr\n"
+    )
     before = Path("runs/my/history.jsonl").read_bytes()
     for count in (2, 3):
         said = instep("train", "my.py", "--fresh", "--lr", "0.2")
@@ -109,6 +113,61 @@ def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
         assert re.match(r"the old run is now runs/my\.\d{4}-\d\d-\d\d-\d{6}(-\d)?\n", said.out)
         assert len(list(Path("runs").iterdir())) == count
     assert before in [path.read_bytes() for path in Path("runs").glob("my.*/history.jsonl")]
+
+
+@pytest.mark.usefixtures("build_file")
+def test_new_trains_in_the_next_free_folder(instep: Instep) -> None:
+    assert json.loads(instep("train", "my.py", "--json", "--new").out)["folder"] == "runs/my"
+    before = Path("runs/my/history.jsonl").read_bytes()
+    said = instep("train", "my.py", "--new", "--lr", "0.2")
+    assert said.code == 0
+    assert said.out.startswith("runs/my holds a run already; this one goes to runs/my-2\n\n")
+    assert instep("train", "--new", "my.py").code == 0
+    Path("mine").mkdir()
+    assert json.loads(instep("train", "my.py", "--json", "--new", "--folder", "mine").out)["folder"] == "mine"
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["my", "my-2", "my-3"]
+    assert before == Path("runs/my/history.jsonl").read_bytes()
+    assert instep("train", "my.py").out.endswith(
+        "already. --new trains again in a new folder, --fresh in this one, after moving the old run aside.\n"
+    )
+
+
+@pytest.mark.usefixtures("build_file")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--new --fresh", "--new leaves the old run where it is, --fresh moves it aside; leave one out."),
+        (
+            "--new --processes 2 --max-restarts 1",
+            "--new would begin in another folder after each restart; with --max-restarts name one: --folder PATH.",
+        ),
+    ],
+)
+def test_what_new_does_not_go_with(instep: Instep, options: str, words: str) -> None:
+    said = instep("train", "my.py", *options.split())
+    assert (said.code, said.err) == (2, f"instep: {words}\n")
+
+
+@pytest.mark.usefixtures("build_file")
+def test_changes_can_be_allowed(instep: Instep) -> None:
+    assert instep("train", "my.py").code == 0
+    longer = instep("train", "my.py", "--lr", "0.2", "--epochs", "3", "--allow-changes", "lr")
+    assert longer.code == 0, longer.err
+    assert described("runs/my")["hyper_parameters"] == {"lr": 0.2, "epochs": 3, "deep": False, "seed": 0}
+    other = instep("train", "my.py", "--lr", "0.3", "--seed", "1", "--epochs", "3", "--allow-changes", "lr")
+    assert other.code == 2
+    assert "--allow-changes seed" in other.err
+    assert "allow_changes=" not in other.err
+
+
+@pytest.mark.usefixtures("build_file")
+def test_a_folder_that_cannot_be_written_is_said_in_words_of_the_command(instep: Instep) -> None:
+    Path("runs").mkdir()
+    Path("runs/my").mkdir()
+    Path("runs/my/checkpoints").write_text("in the way")
+    said = instep("train", "my.py")
+    assert said.code == 1
+    assert "is not a folder. Move away what has its name, or use another --folder." in said.err
 
 
 @pytest.mark.usefixtures("build_file")

@@ -63,7 +63,7 @@ def test_when_an_evaluation_is_due() -> None:
         ({"batch_size": 2.5}, r"batch_size=2\.5 must be a whole number"),
         ({"batch_size": None}, "batch_size=None must be a whole number"),
         ({"epochs": -1}, "epochs=-1 must be a whole number, 0 or more"),
-        ({"batch_size": 4, "update_cycle": 7}, "update_cycle=7 cannot split batch_size=4: use at most 4"),
+        ({"batch_size": 4, "update_cycle": 7}, "batch_size=4: use at most 4. update_cycle is gradient accumulation: it divides"),
         ({"update_cycle": 2, "micro_batch_size": 4}, "update_cycle=2 and micro_batch_size=4 both say how to split"),
         ({"epochs": None}, "how long to train is not said; pass epochs= or max_steps="),
         ({"batch_size": 100, "drop_last": True}, "drop_last=True leaves nothing of 63 samples in batches of 100"),

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from instep import Trainer, preview
-from instep.cli.recipes.digits import digits
-from instep.data import source
+from instep.data import digits, source
 from instep.errors import DescriptionError
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from instep.cli.recipes.digits import digits
+from instep.data import digits
 from instep.errors import DescriptionError
 from instep.tuning.range_test import RangeTest, find_lr
 from instep.tuning.sweep import BEFORE

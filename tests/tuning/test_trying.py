@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instep.data.memory import is_out_of_memory
+from instep.data.device import is_out_of_memory
 from instep.records import StepResult
 from instep.tuning.trying import Tried, fits, largest_fitting
 

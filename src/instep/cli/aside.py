@@ -1,4 +1,4 @@
-"""Moving an old run aside, for `--fresh`: it gets the time of its last word as an ending. Nothing is ever deleted."""
+"""Room for another run: `--fresh` moves the old one aside, `--new` leaves it and takes a new folder. Nothing is ever deleted."""
 
 import os
 import time
@@ -11,7 +11,10 @@ from instep.run.run_files import DESCRIPTION
 
 
 def move_aside(folder: Path) -> Path | None:
-    """Where the run in `folder` is now; None where there was none."""
+    """Rename the folder of a run; it gets the time of its last line as an ending.
+
+    Returns where the run is now; None where there was none.
+    """
     if not folder.exists():
         return None
     description = folder / DESCRIPTION
@@ -35,8 +38,14 @@ def move_aside(folder: Path) -> Path | None:
     return folder.parent / aside.name
 
 
+def new_folder(folder: Path) -> Path:
+    """The folder itself where nothing is in it, or else with the first number from 2 on that is free: runs/train-2."""
+    is_empty = folder.is_dir() and not any(folder.iterdir())
+    return folder if is_empty else _free(folder)
+
+
 def _free(path: Path) -> Path:
-    """The path itself, or with the first number behind it that is not taken."""
+    """The path itself, or with the first number from 2 on that is free."""
     numbered, count = path, 1
     while numbered.exists():
         count += 1

@@ -11,6 +11,7 @@ import tyro
 from instep.cli import script
 from instep.cli.border import WrongUse
 from instep.cli.target import file_first, parsed
+from instep.cli.words import words_of
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
 
@@ -21,13 +22,13 @@ UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "b": 1.0}
 class Own:
     """How to look for the largest micro-batch; nothing is trained or written."""
 
-    memory: Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="(default: what is free)")] = None
+    memory_bytes: Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="(default: what is free)")] = None
     """On a CPU, what the whole process may hold, like 8GB."""
     margin: float = 0.1
     """The share of the memory that is left free."""
     most: Annotated[int | None, tyro.conf.arg(metavar="SAMPLES", help_behavior_hint="(default: all training samples)")] = None
     """No larger micro-batch is looked at."""
-    untimed: _Flag = False
+    paces: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = True
     """Leave out how fast each size is."""
     json: _Flag = False
     """Print it as one JSON object on stdout, everything else on stderr."""
@@ -39,10 +40,11 @@ def run(arguments: Sequence[str]) -> int:
     found = script.load(target) if target else script.recipe()
     given = parsed(Own, found, options, "find-batch", target)
     own: Own = given.own
-    memory = None if own.memory is None else in_bytes(own.memory)
+    memory_bytes = None if own.memory_bytes is None else in_bytes(own.memory_bytes)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         trainer = script.built(found, given.hyper_parameters)
-        search = trainer.find_batch_size(memory_bytes=memory, margin=own.margin, most=own.most, paces=not own.untimed)
+        with words_of(Own):
+            search = trainer.find_batch_size(memory_bytes=memory_bytes, margin=own.margin, most=own.most, paces=own.paces)
     print(search.to_json() if own.json else search)
     return 0 if search.largest else 1
 
@@ -54,4 +56,4 @@ def in_bytes(size: str) -> float:
     try:
         return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
     except ValueError:
-        raise WrongUse(f"--memory {size} is no size; write it like 8GB, 500MB or 8e9.") from None
+        raise WrongUse(f"--memory-bytes {size} is no size; write it like 8GB, 500MB or 8e9.") from None

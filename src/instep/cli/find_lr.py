@@ -11,6 +11,8 @@ import tyro
 
 from instep.cli import script
 from instep.cli.target import file_first, parsed
+from instep.cli.words import words_of
+from instep.tuning.sweep import Mode
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
 
@@ -19,16 +21,16 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavio
 class Own:
     """How to look for a learning rate; nothing is trained, and nothing is written but what --save names."""
 
-    lowest: float = 1e-7
+    low: float = 1e-7
     """The learning rate to begin with."""
-    highest: float = 10.0
+    high: float = 10.0
     """The learning rate to end with, unless the loss diverges before."""
-    updates: int = 100
+    steps: int = 100
     """How many updates it takes from one to the other."""
     repeats: int = 2
     """How often that is done, each time on other batches."""
-    linear: _Flag = False
-    """Let the learning rate grow by equal amounts, not by equal factors."""
+    mode: Mode = "exponential"
+    """Let the learning rate grow by equal factors, or (linear) by equal amounts."""
     save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Draw it into this file: .svg or .json."""
     json: _Flag = False
@@ -43,13 +45,8 @@ def run(arguments: Sequence[str]) -> int:
     own: Own = given.own
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         trainer = script.built(found, given.hyper_parameters)
-        test = trainer.find_lr(
-            low=own.lowest,
-            high=own.highest,
-            steps=own.updates,
-            repeats=own.repeats,
-            mode="linear" if own.linear else "exponential",
-        )
+        with words_of(Own):
+            test = trainer.find_lr(low=own.low, high=own.high, steps=own.steps, repeats=own.repeats, mode=own.mode)
     print(test.to_json() if own.json else test)
     if own.save is not None:
         print(f"\ndrawn into {test.save(own.save)}", file=sys.stderr if own.json else sys.stdout)

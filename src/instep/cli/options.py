@@ -23,7 +23,20 @@ Own = TypeVar("Own")
 
 # Options that the command has, or will have, itself.
 RESERVED = frozenset(
-    {"allow_changes", "doctor", "dry_run", "file", "find_lr", "folder", "fresh", "help", "json", "max_restarts", "no_progress"}
+    {
+        "allow_changes",
+        "doctor",
+        "dry_run",
+        "file",
+        "find_lr",
+        "folder",
+        "fresh",
+        "help",
+        "json",
+        "max_restarts",
+        "new",
+        "no_progress",
+    }
     | {"nodes", "processes", "progress", "rendezvous", "resume", "version"}
 )
 _OWN = "instep_own"  # the parameter that carries the command's own options through tyro

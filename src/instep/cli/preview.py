@@ -18,9 +18,9 @@ from instep.report.preview import preview
 
 @dataclass(frozen=True)
 class Own:
-    """Look at the data as the model gets it; nothing is trained, and nothing is written but what --picture names."""
+    """Look at the data as the model gets it; nothing is trained, and nothing is written but what --save names."""
 
-    picture: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
+    save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
     """Write the images to this PNG file."""
 
 
@@ -33,6 +33,6 @@ def run(arguments: Sequence[str]) -> int:
         shown = preview(script.built(found, given.hyper_parameters))
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     print(shown.text(width=min(shutil.get_terminal_size().columns, 120), colour=colour))
-    if given.own.picture is not None:
-        print(f"\nthe images are in {shown.save(given.own.picture)}")
+    if given.own.save is not None:
+        print(f"\nthe images are in {shown.save(given.own.save)}")
     return 0

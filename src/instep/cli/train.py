@@ -19,7 +19,8 @@ from instep.checkpoint import steps
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
-from instep.errors import InstepError
+from instep.cli.words import words_of
+from instep.errors import ChangedRun, InstepError
 from instep.report.plan import render
 from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.run_files import CHECKPOINTS, read_description
@@ -39,7 +40,11 @@ class Own:
     ] = None
     """Where the run is written."""
     fresh: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
-    """Start anew: an old run in the folder is moved aside, never deleted."""
+    """Start again: an old run in the folder is moved aside, never deleted."""
+    new: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
+    """Start beside an old run: the folder gets the next free number, like runs/train-2."""
+    allow_changes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME …]", help_behavior_hint="(default: none)")] = ()
+    """Go on with the run in the folder though these have changed, like lr."""
     find_lr: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Make a range test first and train with what it suggests: as the peak of a OneCycle, else as the optimizer's lr."""
     dry_run: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
@@ -67,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     prog = f"instep train {target}" if target else "instep train"
     given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
     own: Own = given.own
+    _require_one_place(own)
     if _asks_for_processes(own) and _STARTED not in os.environ:
         return _spread(own, arguments)
     with _where_rank_0_speaks(own):
@@ -76,6 +82,13 @@ def run(arguments: Sequence[str]) -> int:
     if own.json and trainer.rank == 0:
         print(json.dumps(numbers))
     return 0
+
+
+def _require_one_place(own: Own) -> None:
+    if own.new and own.fresh:
+        raise WrongUse("--new leaves the old run where it is, --fresh moves it aside; leave one out.")
+    if own.new and own.max_restarts:
+        raise WrongUse("--new would begin in another folder after each restart; with --max-restarts name one: --folder PATH.")
 
 
 def _asks_for_processes(own: Own) -> bool:
@@ -127,7 +140,7 @@ def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 _VALUED = ("--folder", "--processes", "--nodes", "--rendezvous", "--max-restarts")
-_FLAGS = ("-h", "--help", "--fresh", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
+_FLAGS = ("-h", "--help", "--fresh", "--new", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
 def _built(found: script.Script, given: Given, options: Sequence[str]) -> Trainer:
@@ -141,7 +154,20 @@ def _built(found: script.Script, given: Given, options: Sequence[str]) -> Traine
         trainer.run.set_progress(own.progress)
     if own.folder is not None or trainer.folder is None:
         trainer.run.set_folder(own.folder or Path("runs") / found.title)
+    trainer.run.allow_changes = (*trainer.run.allow_changes, *own.allow_changes)
+    if own.new:
+        _take_new_folder(trainer)
     return trainer
+
+
+def _take_new_folder(trainer: Trainer) -> None:
+    """Rank 0 chooses: another process could look when the folder is made already."""
+    before = trainer.folder
+    assert before is not None
+    folder = trainer.run.world.run_on_rank0(lambda: aside.new_folder(before))
+    if folder != before:
+        print(f"{before} holds a run already; this one goes to {folder}\n")
+    trainer.run.set_folder(folder)
 
 
 def _set_lr(trainer: Trainer, own: Own) -> None:
@@ -154,7 +180,8 @@ def _set_lr(trainer: Trainer, own: Own) -> None:
             print(f"going on with lr {rate(found['lr'])}, which --find-lr found for this run\n")
         elif own.find_lr:
             raise WrongUse(
-                f"{trainer.folder} holds a run that was begun without --find-lr; leave it out to go on, or start anew: --fresh."
+                f"{trainer.folder} holds a run that was begun without --find-lr; leave it out to go on, or start "
+                "again: --new or --fresh."
             )
     else:
         found = _found(trainer) if own.find_lr else None
@@ -188,11 +215,30 @@ def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     plan = trainer.plan()
     # Progress says the notes itself. Flushed, so that the plan stands before what progress writes to stderr.
     print(render(plan if own.no_progress else replace(plan, notes=())), end="\n\n", flush=True)
-    history = trainer.fit()
+    with _words_about(trainer.folder), words_of(Own):
+        history = trainer.fit()
     print(closing_line(history, trainer.folder))
     if trainer.resumed_from == trainer.step:
-        print("This run was finished already; --fresh moves it aside and trains again.")
+        print(
+            "This run was finished already. --new trains again in a new folder, --fresh in this one, after moving the old run "
+            "aside."
+        )
     return as_json(history, trainer.folder) | trainer.run.remarks
+
+
+@contextlib.contextmanager
+def _words_about(folder: Path) -> Iterator[None]:
+    """A run that is not the one in the folder: which options help."""
+    try:
+        yield
+    except ChangedRun as error:
+        allowed = (
+            f" To go on with the old run under these changes: --allow-changes {' '.join(error.names)}" if error.names else ""
+        )
+        raise WrongUse(
+            f"{error.changes}\nTrain in a new folder with --new ({aside.new_folder(folder)}) or --folder PATH, or move the old "
+            f"run aside with --fresh.{allowed}"
+        ) from None
 
 
 def closing_line(history: History, folder: Path) -> str:

@@ -1,11 +1,15 @@
-"""Where a run computes and why there; what can be read without waiting."""
+"""Where a run computes and why there; what can be read without waiting; how a device says that something does not fit."""
 
+import gc
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from instep.errors import DescriptionError
+
+# What devices say instead of raising torch.OutOfMemoryError: MPS, the CPU's allocator, cuDNN and cuBLAS.
+SAID = ("out of memory", "can't allocate memory", "cannot allocate memory", "alloc_failed")
 
 
 class Placed(NamedTuple):
@@ -35,3 +39,22 @@ def choose(device: str | torch.device) -> Placed:
 def readable(tensor: Tensor) -> bool:
     """Whether reading this tensor on the host waits for nobody."""
     return tensor.is_cpu
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the memory does not suffice, in whatever words its device has for it."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in SAID)
+
+
+def clean_up(device: torch.device) -> None:
+    """Let go of what a failed attempt held; an accelerator's cache is emptied, or the next attempt would find it taken."""
+    gc.collect()
+    if device.type != "cpu":
+        torch.get_device_module(device).empty_cache()
+
+
+def said(error: BaseException) -> str:
+    """The first line of what the device said; the allocator's figures follow in some, and are in the error itself."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

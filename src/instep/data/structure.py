@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.sources.files import Stored
+
+class FileColumn:
+    """A column that lies in a file; `instep.data.sources.files` has those that there are."""
 
 
 def columns(batch: Any) -> Iterator[Any]:
@@ -79,11 +81,11 @@ def is_column(thing: Any) -> bool:
         return thing.ndim > 0
     if isinstance(thing, list):
         return bool(thing) and not any(_has_tensor(part) for part in thing)
-    return isinstance(thing, Stored)
+    return isinstance(thing, FileColumn)
 
 
 def _has_tensor(thing: Any) -> bool:
-    return isinstance(thing, Tensor | np.ndarray | Stored) or any(_has_tensor(part) for part in _parts(thing))
+    return isinstance(thing, Tensor | np.ndarray | FileColumn) or any(_has_tensor(part) for part in _parts(thing))
 
 
 def _parts(thing: Any) -> Iterator[Any]:

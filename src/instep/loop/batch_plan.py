@@ -42,7 +42,8 @@ class BatchPlan:
             )
         if self.update_cycle > self.batch_size:
             raise DescriptionError(
-                f"update_cycle={self.update_cycle} cannot split batch_size={self.batch_size}: use at most {self.batch_size}."
+                f"update_cycle={self.update_cycle} cannot split batch_size={self.batch_size}: use at most {self.batch_size}. "
+                "update_cycle is gradient accumulation: it divides batch_size, which counts all samples of an update."
             )
         if self.processes > self.batch_size:
             raise DescriptionError(

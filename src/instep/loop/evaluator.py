@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from instep import keys
+from instep.data.device import is_out_of_memory, said
 from instep.data.feed import Feed
 from instep.data.inputs import call_model
 from instep.data.loading.loader import Loader
-from instep.data.memory import is_out_of_memory, said
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory

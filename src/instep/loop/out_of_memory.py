@@ -12,8 +12,8 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args
 import torch
 from torch import Tensor, nn
 
+from instep.data.device import clean_up, is_out_of_memory, said
 from instep.data.loading.loader import Batch
-from instep.data.memory import clean_up, is_out_of_memory, said
 from instep.errors import DescriptionError, OutOfMemory
 from instep.loop.micro_batches import MicroBatches, Pieces
 from instep.loop.objective import Loss

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from instep.data.device import readable
-from instep.data.memory import is_out_of_memory, said
+from instep.data.device import is_out_of_memory, readable, said
 from instep.distributed.dtensors import local
 from instep.errors import (
     DescriptionError,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from instep.errors import DescriptionError, InstepError
+from instep.errors import ChangedRun, InstepError
 from instep.records import Change, differences
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
@@ -43,13 +43,16 @@ def require_same(
     excused -= set(fixed)  # the place of the next batch, and what is restored into, would not be what they were
     wrong = [change for change in found if not _is_allowed(change[0], excused)]
     if wrong:
-        names = ", ".join(repr(name) for name in dict.fromkeys(_short(where) for where, _, _ in wrong) if name not in fixed)
-        advice = f", or pass allow_changes=({names},)" if names else ""
+        names = tuple(name for name in dict.fromkeys(_short(where) for where, _, _ in wrong) if name not in fixed)
+        advice = f", or pass allow_changes=({', '.join(map(repr, names))},)" if names else ""
         rows = "\n".join(f"  {where}: {_shown(old)} -> {_shown(new)}" for where, old, new in wrong[:20])
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
-        raise DescriptionError(
-            f"{folder} holds a run with another description (before -> now):\n{rows}{more}\n"
-            f"Use another folder, move this one away to start again{advice}.{_about_lengths(lengths, grows)}"
+        changes = f"{folder} holds a run with another description (before -> now):\n{rows}{more}"
+        lasting = _about_lengths(lengths, grows)
+        raise ChangedRun(
+            f"{changes}\nUse another folder, move this one away to start again{advice}.{lasting}",
+            changes=f"{changes}\n{lasting.strip()}".rstrip(),
+            names=names,
         )
     noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
     return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]

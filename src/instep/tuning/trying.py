@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from instep.data.memory import clean_up, is_out_of_memory
+from instep.data.device import clean_up, is_out_of_memory
 from instep.records import StepResult
 
 CLOSE = 0.03  # of the size: nearer than that nobody needs to know it

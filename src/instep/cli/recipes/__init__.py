@@ -1,1 +1,1 @@
-"""The built-in recipe, its data, and the file that `instep init` writes."""
+"""The built-in recipe, and the file that `instep init` writes."""

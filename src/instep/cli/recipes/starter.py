@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from torch.optim import AdamW
 
 import instep
-from instep.cli.recipes.digits import digits
 
 
 def build(
@@ -33,7 +32,7 @@ def build(
         seed: Decides everything random: first weights, order, dropout.
     """
     # The data: tensors, arrays, or any map-style Dataset. These are 1,797 images of 8 × 8 pixels and the digits they show.
-    images, labels = digits()
+    images, labels = instep.data.digits()
 
     # The model: any nn.Module. It is built under the seed, so the first weights are the same each time.
     model = nn.Sequential(

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW
 
-from instep.cli.recipes.digits import digits
+from instep.data import digits
 from instep.schedules.one_cycle import OneCycle
 from instep.trainer import Trainer
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from instep import keys
 from instep.data.batching import Batching
+from instep.data.device import is_out_of_memory, said
 from instep.data.loading.streaming import Streaming
 from instep.data.loading.worker_count import Choice, Stopwatch
 from instep.data.loading.workers import Workers
-from instep.data.memory import is_out_of_memory, said
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import InOrder, Shuffled
 from instep.data.sampling import sampler_for

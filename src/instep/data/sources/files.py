@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from instep.data.structure import FileColumn
 from instep.errors import DescriptionError
 
 # What a safetensors file calls a type: as NumPy reads it, and as torch has to look at it where NumPy has no such type.
@@ -46,7 +47,7 @@ class Region(NamedTuple):
     order: str  # "C", or "F" where columns come first
 
 
-class Stored:
+class Stored(FileColumn):
     """A column in a file; `rows` copies the ones asked for."""
 
     def __init__(self, array: Any, region: Region | None = None, seen_as: torch.dtype | None = None) -> None:

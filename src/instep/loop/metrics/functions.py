@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.data.memory import is_out_of_memory
+from instep.data.device import is_out_of_memory
 from instep.data.structure import size
 from instep.distributed.world import World
 from instep.errors import ObjectiveError

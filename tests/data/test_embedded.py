@@ -1,13 +1,12 @@
 """The embedded digits."""
 
-import doctest
 import zipfile
 from pathlib import Path
 
 import torch
 
-from instep.cli.recipes import digits as module
-from instep.cli.recipes.digits import FILE, digits
+from instep.data import digits
+from instep.data.embedded import FILE
 
 
 def test_the_images_and_their_labels() -> None:
@@ -40,7 +39,3 @@ def test_the_file_is_small_and_says_whose_it_is() -> None:
     words = Path(FILE).with_name("DIGITS.md").read_text(encoding="utf-8")
     for needed in ("Alpaydin", "Kaynak", "CC BY 4.0", "10.24432/C50P49"):
         assert needed in words
-
-
-def test_the_example_in_the_docstring() -> None:
-    assert doctest.testmod(module).failed == 0
