@@ -24,6 +24,7 @@ from instep.loop.steppers import Objectives, Optimizers
 from instep.loop.unfreezing import UnfreezeAt
 from instep.optim.average import Average
 from instep.optim.clip import Limit
+from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.report.progress import progress as show_progress
@@ -179,24 +180,34 @@ class Trainer:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None) -> Evaluation:
-        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`."""
-        return self.run.evaluate(data)
+    def evaluate(self, data: Any = None, *, weights: Weights | None = None) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
 
-    def predict(self, data: Any) -> Any:
+        Of a run with `ema=` it has the numbers of the model as it is and those of the averaged weights, `valid/ema/loss`;
+        `weights="model"` or `"ema"` gives one kind.
+        """
+        return self.run.evaluate(data, weights)
+
+    def predict(self, data: Any, *, weights: Weights | None = None) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.
 
-        Of several processes rank 0 gets them, the others None.
+        Of a run with `ema=` the weights are those that the monitored value judges: the averaged ones with
+        `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it. Of several processes rank 0 gets
+        the outputs, the others None.
         """
-        return self.run.predict(data)
+        return self.run.predict(data, weights)
 
     def log(self, **values: float) -> None:
         """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""
         self.run.logbook.log(values)
 
-    def load(self, which: Literal["best", "latest"] | int) -> None:
-        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step."""
-        self.run.load(which)
+    def load(self, which: Literal["best", "latest"] | int, *, weights: Weights | None = None) -> None:
+        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
+
+        Of a run with `ema=` the model gets those that the monitored value judges, as in `predict`, and `trainer.ema` the
+        averaged ones of that step; `restore_best=True` does the same at the end.
+        """
+        self.run.load(which, weights)
 
     def plan(self) -> Plan:
         """The run before its first step, as data."""

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -23,6 +23,10 @@ class Own:
     """The folder of the run, like runs/digits."""
     which: rebuilt.Which = None
     """The checkpoint to take."""
+    weights: Annotated[
+        Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
+    ] = None
+    """Of a run with ema=: the numbers of the model's own weights or of the averaged ones."""
     file: rebuilt.File = None
     """What builds the Trainer, where it is not where it was."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
@@ -33,8 +37,8 @@ def run(arguments: Sequence[str]) -> int:
     """Evaluate and print; returns the exit code."""
     own = parse(Own, arguments, prog="instep evaluate")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file)
-        evaluation = found.trainer.evaluate()
+        found = rebuilt.rebuild(own.run, own.which, own.file, "model")
+        evaluation = found.trainer.evaluate(weights=own.weights)
     print(
         json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
         if own.json

@@ -27,6 +27,7 @@ from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.optim.which_weights import AVERAGED, Weights
 
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
@@ -80,30 +81,34 @@ class Evaluator:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader]) -> dict[str, float | Table]:
-        """All numbers and tables of all data sets."""
+    def numbers(self, loaders: Mapping[str, Loader], weights: Weights | None = None) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets, for these weights; None for those of the model and of their average."""
+        kinds: list[Weights] = ["model", "ema"] if self._average is not None else ["model"]
         found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
-            with self._modes.evaluating():
-                for name, loader in loaders.items():
-                    found |= self._of_one(f"{name}/", loader, self._model, self._precision.model)
-            if self._average is not None:
-                with self._averaged(self._average) as module:
+            for kind in kinds if weights is None else [weights]:
+                with self._using(kind) as (model, called):
                     for name, loader in loaders.items():
-                        found |= self._of_one(f"{name}/ema/", loader, module, module)
+                        prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
+                        found |= self._of_one(prefix, loader, model, called)
         return self._processes.world.broadcast_object(found)
 
-    def predict(self, loader: Loader) -> Any:
-        """The outputs of the raw weights; where there are several processes on rank 0 alone, None on the others."""
+    def averaged_state(self) -> dict[str, Any]:
+        """The averaged weights as the evaluations use them, by the model's own names; copied."""
+        with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
+            return {name: value.clone() for name, value in module.state_dict().items()}
+
+    def predict(self, loader: Loader, weights: Weights = "model") -> Any:
+        """The outputs of the model with these weights; of several processes on rank 0 alone, None on the others."""
         if type(self._model) is nn.ModuleDict:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        with self._precision.algorithms(), self._modes.evaluating(), self._share_buffers():
-            call = self._precision.wrap(lambda _, batch: forward(self._precision.model, batch))
+        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
+            call = self._precision.wrap(lambda _, batch: forward(called, batch))
             look = functools.partial(
                 predict,
-                self._model,
+                model,
                 loader,
                 seed=self._seed,
                 device=self._device,
@@ -141,6 +146,17 @@ class Evaluator:
                 "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
             )
         return found
+
+    @contextmanager
+    def _using(self, weights: Weights) -> Iterator[tuple[nn.Module, nn.Module]]:
+        """The model with these weights, ready to be looked at, and the form of it that is called."""
+        if weights == "model":
+            with self._modes.evaluating():
+                yield self._model, self._precision.model
+            return
+        assert self._average is not None, "asked for by name, and checked"
+        with self._averaged(self._average) as module:
+            yield module, module
 
     @contextmanager
     def _averaged(self, average: Average) -> Iterator[nn.Module]:

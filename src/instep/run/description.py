@@ -25,6 +25,7 @@ from instep.data.structure import columns
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
+from instep.optim.which_weights import choose_weights
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
 
@@ -69,6 +70,7 @@ def plan_of(description: Description) -> Plan:
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
         *_optimizer_rows(description),
         *_feature_rows(description.settings),
+        *_weights_rows(description),
     ]
     if description.monitor is not None:
         rows.append(("monitor", _monitor_line(description)))
@@ -262,6 +264,17 @@ def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("unfreezes", "; ".join(unfreezing)),
     ]
     return [row for row in rows if row[1]]
+
+
+def _weights_rows(description: Description) -> list[tuple[str, str]]:
+    """Which weights are used, where there are two kinds of them."""
+    if description.settings["ema"] is None:
+        return []
+    monitor = description.monitor
+    used = choose_weights(None, monitor=monitor, sets=description.valid, has_average=True)
+    which, other = ("the averaged ones", "model") if used == "ema" else ("the model's own", "ema")
+    judged = "" if monitor is None else f", which {monitor} judges"
+    return [("weights", f'predict(), load() and exports use {which}{judged}; weights="{other}" takes the others')]
 
 
 def _title(model: nn.Module) -> str:
