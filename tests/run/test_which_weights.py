@@ -14,7 +14,7 @@ from instep.errors import CheckpointError, DescriptionError
 
 X = torch.randn(64, 5, generator=torch.Generator().manual_seed(0))
 Y = X[:, :3].argmax(1)
-AVERAGED = {"ema": 0.8, "monitor": "valid/ema/loss"}
+AVERAGED: dict[str, Any] = {"ema": 0.8, "monitor": "valid/ema/loss"}
 
 
 def net() -> nn.Module:
@@ -24,7 +24,7 @@ def net() -> nn.Module:
 
 def make(**options: Any) -> Trainer:
     model = net()
-    given = {
+    given: dict[str, Any] = {
         "train": (X, Y),
         "valid": (X[:20] * 2, Y[:20]),
         "epochs": 3,
@@ -84,7 +84,8 @@ def test_an_evaluation_names_the_weights_of_each_number() -> None:
 
 def test_a_run_is_loaded_by_the_same_rule(tmp_path: Path) -> None:
     """Its batch norm statistics are those in the checkpoint: there is no data here to take others from."""
-    for name, options in {"averaged": AVERAGED, "plain": {"ema": 0.8}}.items():
+    kinds: dict[str, dict[str, Any]] = {"averaged": AVERAGED, "plain": {"ema": 0.8}}
+    for name, options in kinds.items():
         trainer = make(**options, folder=tmp_path / name)
         trainer.fit()
         trainer.load("best", weights="model")
