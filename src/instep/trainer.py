@@ -68,6 +68,7 @@ class Trainer:
         loss: LossFunction | None = None,
         objective: Objectives = None,
         valid: Any = None,
+        test: Any = None,
         epochs: int | None = None,
         max_steps: int | None = None,
         batch_size: int | None = None,
@@ -111,7 +112,7 @@ class Trainer:
     ) -> None:
         refuse_unknown(unknown)
         self.run = assemble(Options(
-            model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, epochs=epochs,
+            model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, test=test, epochs=epochs,
             max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size,
             drop_last=drop_last, num_workers=num_workers, schedule=schedule, update_every=update_every, clip_norm=clip_norm,
             clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
@@ -183,6 +184,7 @@ class Trainer:
     def evaluate(self, data: Any = None, *, weights: Weights | None = None) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
 
+        `evaluate("test")` takes the test data of the Trainer; `evaluate({"a": …, "b": …})` names its numbers `a/loss`, `b/loss`.
         Of a run with `ema=` it has the numbers of the model as it is and those of the averaged weights, `valid/ema/loss`;
         `weights="model"` or `"ema"` gives one kind.
         """

@@ -27,6 +27,8 @@ class Own:
         Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
     ] = None
     """Of a run with ema=: the numbers of the model's own weights or of the averaged ones."""
+    test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
+    """Evaluate the test data that the file describes, in place of the validation data."""
     file: rebuilt.File = None
     """What builds the Trainer, where it is not where it was."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
@@ -38,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     own = parse(Own, arguments, prog="instep evaluate")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuilt.rebuild(own.run, own.which, own.file, "model")
-        evaluation = found.trainer.evaluate(weights=own.weights)
+        evaluation = found.trainer.evaluate("test" if own.test else None, weights=own.weights)
     print(
         json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
         if own.json

@@ -71,11 +71,22 @@ class Evaluator:
         own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
         return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
 
-    def loader(self, data: Any, *, target_needed: bool = True) -> Loader:
+    def loader(self, data: Any, *, target_needed: bool = True, name: str = "data") -> Loader:
         """Data that somebody passed, to look at in its own order; predictions need no target."""
         return self._feed.loader_for(
-            data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed
+            data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed, name=name
         )
+
+    def loaders(self, data: Any) -> dict[str, Loader]:
+        """Data that somebody passed for an evaluation: `"test"` for what the run keeps as test data, sets by name, or one set."""
+        if isinstance(data, str) and data == "test":
+            found = self._feed.test_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
+            if not found:
+                raise DescriptionError("there is no test data; pass test= to the Trainer, or data to evaluate().")
+            return found
+        if isinstance(data, str) and data == "valid":
+            raise DescriptionError("evaluate('valid') is not known; use evaluate() for the validation data.")
+        return {name: self.loader(part, name=name) for name, part in self._feed.by_name(data).items()}
 
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""

@@ -42,6 +42,7 @@ class Description:
     placed: Placed
     train: Source | Stream
     valid: Mapping[str, Source | Stream]
+    test: Mapping[str, Source | Stream]
     steps_per_epoch: int
     total_steps: int
     pieces: tuple[int, ...]  # the sizes of the micro-batches of a full batch
@@ -66,6 +67,7 @@ def plan_of(description: Description) -> Plan:
         *([("processes", f"{description.processes}, the same training as on one")] if description.processes > 1 else []),
         ("train", _samples_line(description.train)),
         *((name, _samples_line(source)) for name, source in description.valid.items()),
+        *((name, f"{_samples_line(source)}, evaluated once at the end") for name, source in description.test.items()),
         ("batch", _batch_line(description)),
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
         *_optimizer_rows(description),
@@ -118,6 +120,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         },
         "optimizer": told(description.optimizers.get("", description.optimizers)),
         "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
+        **({"test": {name: fingerprint(source) for name, source in description.test.items()}} if description.test else {}),
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),

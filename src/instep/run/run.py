@@ -137,7 +137,7 @@ class Run:
     def evaluate(self, data: Any = None, weights: Weights | None = None) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`; of these weights, or of all kinds there are."""
         weights = None if weights is None else self.weights(weights)
-        loaders = self.valid_loaders if data is None else {"data": self.evaluator.loader(data)}
+        loaders = self.valid_loaders if data is None else self.evaluator.loaders(data)
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
         try:
