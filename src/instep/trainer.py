@@ -24,6 +24,7 @@ from instep.loop.steppers import Objectives, Optimizers
 from instep.loop.unfreezing import UnfreezeAt
 from instep.optim.average import Average
 from instep.optim.clip import Limit
+from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.report.progress import progress as show_progress
@@ -125,6 +126,7 @@ class Trainer:
         loss: LossFunction | None = None,
         objective: Objectives = None,
         valid: Any = None,
+        test: Any = None,
         epochs: int | None = None,
         max_steps: int | None = None,
         batch_size: int | None = None,
@@ -168,7 +170,7 @@ class Trainer:
     ) -> None:
         refuse_unknown(unknown)
         self.run = assemble(Options(
-            model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, epochs=epochs,
+            model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, test=test, epochs=epochs,
             max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size,
             drop_last=drop_last, num_workers=num_workers, schedule=schedule, update_every=update_every, clip_norm=clip_norm,
             clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
@@ -237,28 +239,36 @@ class Trainer:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None, *, report: bool = False) -> Evaluation:
+    def evaluate(self, data: Any = None, *, weights: Weights | None = None, report: bool = False) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
 
-        Data may have names: `evaluate({"test": (x, y)})` gives `{"test/loss": …}`. With `report`, `tables` of the evaluation has
-        a confusion matrix of each set where the model classifies, in at most 1,000 classes.
+        `evaluate("test")` takes the test data of the Trainer; `evaluate({"a": …, "b": …})` names its numbers `a/loss`, `b/loss`.
+        Of a run with `ema=` it has the numbers of the model as it is and those of the averaged weights, `valid/ema/loss`;
+        `weights="model"` or `"ema"` gives one kind. With `report`, `tables` of the evaluation has a confusion matrix of each set
+        where the model classifies, in at most 1,000 classes.
         """
-        return self.run.evaluate(data, report=report)
+        return self.run.evaluate(data, weights, report=report)
 
-    def predict(self, data: Any) -> Any:
+    def predict(self, data: Any, *, weights: Weights | None = None) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.
 
-        Of several processes rank 0 gets them, the others None.
+        Of a run with `ema=` the weights are those that the monitored value judges: the averaged ones with
+        `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it. Of several processes rank 0 gets
+        the outputs, the others None.
         """
-        return self.run.predict(data)
+        return self.run.predict(data, weights)
 
     def log(self, **values: float) -> None:
         """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""
         self.run.logbook.log(values)
 
-    def load(self, which: Literal["best", "latest"] | int) -> None:
-        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step."""
-        self.run.load(which)
+    def load(self, which: Literal["best", "latest"] | int, *, weights: Weights | None = None) -> None:
+        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
+
+        Of a run with `ema=` the model gets those that the monitored value judges, as in `predict`, and `trainer.ema` the
+        averaged ones of that step; `restore_best=True` does the same at the end.
+        """
+        self.run.load(which, weights)
 
     def plan(self) -> Plan:
         """The run before its first step, as data."""

@@ -146,3 +146,17 @@ def test_prints_of_the_file_leave_stdout_to_the_numbers(instep: Instep) -> None:
     said = instep("evaluate", str(run), "--json")
     assert json.loads(said.out)["step"] in (2, 4)
     assert said.err == "loading\n"
+
+
+def test_test_data_is_evaluated_at_the_end_and_where_one_asks(instep: Instep) -> None:
+    """In --json of train, in show, and again by evaluate --test: the same number everywhere."""
+    Path("my.py").write_text(BUILD.replace("valid=0.2,", "valid=0.2, test=(x * 2, y),"))
+    said = instep("train", "my.py", "--folder", "runs/my", "--no-progress", "--json")
+    numbers = json.loads(said.out)["test"]
+    assert list(numbers) == ["step", "epoch", "test/loss", "test/accuracy"]
+    assert f"; test/loss {numbers['test/loss']:#.4g}, test/accuracy" in said.err
+    shown = instep("show", "runs/my").out
+    assert f"test: test/loss {numbers['test/loss']:#.4g}, test/accuracy" in shown
+    again = instep("evaluate", "runs/my", "--test", "--which", "latest", "--json")
+    assert json.loads(again.out)["test/loss"] == pytest.approx(numbers["test/loss"])
+    assert again.err == ""

@@ -6,6 +6,7 @@ the optimizer and the epoch in it, is in `classic.py`.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from torch import nn
 
@@ -50,16 +51,21 @@ def save_model(model: Models, path: str | Path) -> None:
         )
 
 
-def load_model(model: Models, path: str | Path, *, strict: bool = True) -> Difference:
+def load_model(
+    model: Models, path: str | Path, *, strict: bool = True, weights: Literal["model", "ema"] | None = None
+) -> Difference:
     """Give a model the weights in a file, of a checkpoint, or of a run (its best, or latest where it has no best).
 
     Takes safetensors and torch files, also the dictionaries that people keep a state_dict in. Names match with or without the
     prefixes `module.` and `_orig_mod.`. What does not fit is an error with a table, and the model stays as it was; with
     `strict=False` what fits is loaded and the difference is returned. Of several models those that are named are loaded.
+
+    Of a run with `ema=` the weights are those that its monitored value judges: the averaged ones with
+    `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it.
     """
     models = as_models(model)
     path = Path(path)
-    states = read_states(path, list(models))
+    states = read_states(path, list(models), weights)
     fittings = [fit(one, states[name], prefix=f"{name}." if name != ONE else "") for name, one in models.items()]
     return apply_all(fittings, path, strict=strict)
 

@@ -4,6 +4,7 @@ A run folder gives its best checkpoint, or the latest where no evaluation was ma
 in it: safetensors, a bare state_dict, or a dictionary that has one under a usual name.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,19 +16,24 @@ from instep.checkpoint.read import read
 from instep.checkpoint.safefile import read_safetensors
 from instep.checkpoint.torchfile import ENDINGS, read_torch
 from instep.errors import CheckpointError
+from instep.optim.which_weights import Weights, choose_weights
 
 # Where dictionaries keep the state of a model: the classic one, Lightning's, and what many repositories write.
 MODEL = ("model_state_dict", "state_dict", "model")
 ONE = ""  # how the only model is called
-_SHELF = "checkpoints"
+_SHELF, _DESCRIPTION = "checkpoints", "run.json"
 
 
-def read_states(path: Path, models: Sequence[str] = (ONE,)) -> dict[str, State]:
-    """The state of each of these models, by its name; `("",)` asks for that of the only one."""
+def read_states(path: Path, models: Sequence[str] = (ONE,), weights: Weights | None = None) -> dict[str, State]:
+    """The state of each of these models, by its name; `("",)` asks for that of the only one.
+
+    Of a checkpoint with averaged weights, `weights` says which are meant; without it the run does.
+    """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist; name a file of weights, a run or a checkpoint.")
     if path.is_dir():
-        return _of_checkpoint(checkpoint_in(path), models)
+        return _of_checkpoint(checkpoint_in(path), models, weights)
+    _require_average(path, weights, there=False)
     content = read_torch(path) if _is_torch(path) else read_safetensors(path)
     return {name: state_in(content, name, path) for name in models}
 
@@ -65,14 +71,41 @@ def key_in(content: Mapping[str, Any], name: str) -> str | None:
     return next((key for key in (*own, *MODEL) if isinstance(content.get(key), Mapping)), None)
 
 
-def _of_checkpoint(path: Path, models: Sequence[str]) -> dict[str, State]:
+def _of_checkpoint(path: Path, models: Sequence[str], weights: Weights | None) -> dict[str, State]:
     there = {file.name.removesuffix(ENDING) for file in path.glob(f"*{ENDING}")}
-    parts = {name: name if name in there else "model" for name in models}
-    held = read(path, parts=sorted(set(parts.values()))).parts
+    _require_average(path, weights, there="ema" in there)
+    kind = "model" if "ema" not in there else weights or _weights_of_run(path)
+    parts = {name: name if name in there else kind for name in models}
+    held = dict(read(path, parts=sorted(set(parts.values()))).parts)
+    if kind == "ema":
+        held["ema"] = _without_wrapper(held["ema"])
     return {
         name: require_state(held[part], path) if part == name or name == ONE else state_in(held[part], name, path)
         for name, part in parts.items()
     }
+
+
+def _require_average(path: Path, weights: Weights | None, *, there: bool) -> None:
+    if weights == "ema" and not there:
+        raise CheckpointError(f"{path} holds no averaged weights; leave weights= out.")
+
+
+def _weights_of_run(checkpoint: Path) -> Weights:
+    """What the run of a checkpoint uses, by its description: the weights that the monitored value judges."""
+    try:
+        found = json.loads((checkpoint.parent.parent / _DESCRIPTION).read_bytes())
+        sets = [name for name in found["data"] if name != "train"]
+        return choose_weights(None, monitor=found["monitor"], sets=sets, has_average=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise CheckpointError(
+            f"{checkpoint} holds the model's own weights and their average, and there is no run.json of its run that says which "
+            'are meant; pass weights="model" or weights="ema".'
+        ) from None
+
+
+def _without_wrapper(average: Mapping[str, Any]) -> dict[str, Any]:
+    """The averaged weights by the model's own names."""
+    return {name.removeprefix("module."): value for name, value in average.items() if name != "n_averaged"}
 
 
 def _is_torch(path: Path) -> bool:

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -25,6 +25,12 @@ class Own:
     """The folder of the run, like runs/digits."""
     which: rebuilt.Which = None
     """The checkpoint to take."""
+    weights: Annotated[
+        Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
+    ] = None
+    """Of a run with ema=: the numbers of the model's own weights or of the averaged ones."""
+    test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
+    """Evaluate the test data that the file describes, in place of the validation data."""
     file: rebuilt.File = None
     """What builds the Trainer, where it is not where it was."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
@@ -35,8 +41,8 @@ def run(arguments: Sequence[str]) -> int:
     """Evaluate and print; returns the exit code."""
     own = parse(Own, arguments, prog="instep evaluate")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file)
-        evaluation = found.trainer.evaluate(report=True)
+        found = rebuilt.rebuild(own.run, own.which, own.file, "model")
+        evaluation = found.trainer.evaluate("test" if own.test else None, weights=own.weights, report=True)
     print(
         json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
         if own.json

@@ -27,6 +27,8 @@ class Own:
     """Where to write it."""
     which: rebuilt.Which = None
     """The checkpoint to take."""
+    weights: rebuilt.Weights = None
+    """Of a run with ema=: the model's own weights or the averaged ones."""
     file: rebuilt.File = None
     """What builds the Trainer, where it is not where it was."""
 
@@ -38,12 +40,17 @@ def run(arguments: Sequence[str]) -> int:
     if output.suffix != ".pt2":
         raise WrongUse(f"{output} does not end in .pt2; say -o {output.with_suffix('.pt2')}")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file)
+        found = rebuilt.rebuild(own.run, own.which, own.file, own.weights)
         example = rebuilt.example_batch(found.trainer, 3)
         from instep.checkpoint.exported import export_model, write_exported
 
         program = export_model(found.trainer.model, example)
-        said = {"run": found.run.path.name, "step": found.step, "hyper_parameters": found.run.description.get("hyper_parameters")}
+        said = {
+            "run": found.run.path.name,
+            "step": found.step,
+            "weights": found.weights,
+            "hyper_parameters": found.run.description.get("hyper_parameters"),
+        }
         write_exported(output, program, {"instep.json": json.dumps(said)})
     print(f"wrote {output}: {found}; run it with torch.export.load({str(output)!r}).module()(inputs)")
     return 0

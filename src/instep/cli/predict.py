@@ -32,6 +32,8 @@ class Own:
     """Where to write the predictions: .npy, .npz, .safetensors or .pt."""
     which: rebuilt.Which = None
     """The checkpoint to take."""
+    weights: rebuilt.Weights = None
+    """Of a run with ema=: the model's own weights or the averaged ones."""
     file: rebuilt.File = None
     """What builds the Trainer, where it is not where it was."""
 
@@ -43,13 +45,13 @@ def run(arguments: Sequence[str]) -> int:
         arrays.require_writable(own.output)
     data = tables.read(own.data) if tables.is_table(own.data) else arrays.read(own.data)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file)
+        found = rebuilt.rebuild(own.run, own.which, own.file, own.weights)
         example = rebuilt.example_batch(found.trainer, 1)
         if tables.is_table(own.data):
             data = tables.inputs_of(data, found.run.description, own.data)
         inputs = _inputs(data, example, own.data)
         try:
-            predictions = found.trainer.predict(inputs)
+            predictions = found.trainer.predict(inputs, weights=found.weights)
         except Exception as error:
             raise WrongUse(
                 f"{own.data} does not go through the model: {_forms(inputs)}; it was trained on {_forms(example)}."

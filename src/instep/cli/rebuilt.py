@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -30,6 +30,10 @@ Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 Which = Annotated[
     str | None, tyro.conf.arg(metavar="best|latest|STEP", help_behavior_hint="(default: best, or latest where there is no best)")
 ]
+Weights = Annotated[
+    Literal["model", "ema"] | None,
+    tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: those that the monitored value judges)"),
+]
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE.py[:build]", help_behavior_hint="(default: the one that was trained)")]
 
 
@@ -40,12 +44,13 @@ class Rebuilt:
     run: RecordedRun
     trainer: Trainer
     step: int  # of the checkpoint
+    weights: Literal["model", "ema"] = "model"  # what the model has: its own, or their average
 
     def __str__(self) -> str:
-        return f"{self.run.path} at step {self.step:,}"
+        return f"{self.run.path} at step {self.step:,}{', averaged weights' if self.weights == 'ema' else ''}"
 
 
-def rebuild(path: Path, which: str | None, file: str | None) -> Rebuilt:
+def rebuild(path: Path, which: str | None, file: str | None, weights: Literal["model", "ema"] | None) -> Rebuilt:
     """Build what `instep train` built, and load the weights."""
     run = read_run(path)
     step = find_step(path, which)
@@ -53,9 +58,9 @@ def rebuild(path: Path, which: str | None, file: str | None) -> Rebuilt:
     trainer = script.built(found, _hyper_parameters(run, found))
     trainer.run.set_folder(path)
     trainer.run.set_progress(False)
-    trainer.load(step)
+    trainer.load(step, weights=weights)
     _note_other_data(run, trainer)
-    return Rebuilt(run, trainer, step)
+    return Rebuilt(run, trainer, step, trainer.run.weights(weights))
 
 
 def find_step(path: Path, which: str | None) -> int:

@@ -24,7 +24,7 @@ from instep.errors import ChangedRun, InstepError
 from instep.report.plan import render
 from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.run_files import CHECKPOINTS, read_description
-from instep.text import duration, number, rate
+from instep.text import duration, number, plural, rate
 from instep.trainer import Trainer
 
 _STARTED = "INSTEP_PROCESSES"  # set in those that were started for --processes
@@ -246,10 +246,12 @@ def closing_line(history: History, folder: Path) -> str:
     last, best = history.last, history.best
     if last is None:
         return f"{folder}: nothing was trained"
-    said = f"{folder}: {_listed(last)} after {last['step']:,} updates in {duration(last['clock']['seconds'])}"
-    if best is None or best is last:
-        return said
-    return f"{said}; best {history.monitor} {number(best[history.monitor])} at step {best['step']:,}"
+    said = [f"{folder}: {_listed(last)} after {plural(last['step'], 'update')} in {duration(last['clock']['seconds'])}"]
+    if best is not None and best is not last:
+        said.append(f"best {history.monitor} {number(best[history.monitor])} at step {best['step']:,}")
+    if history.test is not None:
+        said.append(_listed(history.test))
+    return "; ".join(said)
 
 
 def as_json(history: History, folder: Path) -> dict[str, Any]:
@@ -261,6 +263,7 @@ def as_json(history: History, folder: Path) -> dict[str, Any]:
         "seconds": last.get("clock", {}).get("seconds", 0.0),
         "final": _finite(last),
         "best": _finite(history.best or {}),
+        "test": _finite(history.test or {}),
     }
 
 

@@ -110,15 +110,20 @@ def as_data_source(data: Any) -> DataSource:
     return data if isinstance(data, DataSource) else DataSource(data)
 
 
-def validation_sources(valid: Any, train: DataSource) -> dict[str, DataSource]:
-    """The validation sets by the names that their numbers get: `{"valid": …}`, or `{"valid/a": …, "valid/b": …}`."""
-    if valid is None:
+def named_sources(data: Any, train: DataSource, name: str) -> dict[str, DataSource]:
+    """Data sets by the names that their numbers get: `{"valid": …}`, or `{"valid/a": …, "valid/b": …}`."""
+    if data is None:
         return {}
-    if not isinstance(valid, Mapping) or is_one_set(valid, train.data):
-        return {"valid": as_data_source(valid)}
-    if not valid:
-        raise DescriptionError('valid={} holds no data set; leave it out, or pass for example {"a": (x, y)}.')
-    return {f"valid/{name}": as_data_source(data) for name, data in valid.items()}
+    if not is_by_name(data, train.data):
+        return {name: as_data_source(data)}
+    if not data:
+        raise DescriptionError(f'{name}={{}} holds no data set; leave it out, or pass for example {{"a": (x, y)}}.')
+    return {f"{name}/{part}": as_data_source(one) for part, one in data.items()}
+
+
+def is_by_name(data: Any, train: Any) -> bool:
+    """Whether these are data sets by name; else it is one data set, which may be a mapping of columns."""
+    return isinstance(data, Mapping) and not is_one_set(data, train)
 
 
 def is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:

@@ -6,7 +6,7 @@ that was passed has to say about them. All of it is checked here, before anythin
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
-from instep.data.data_source import DataSource, as_data_source, is_one_set, validation_sources
+from instep.data.data_source import DataSource, as_data_source, is_by_name, named_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
 from instep.data.position import Position, Source, Transform
@@ -48,6 +48,7 @@ class Feed:
         self,
         train: Any,
         valid: Any = None,
+        test: Any = None,
         *,
         seed: int,
         num_workers: WorkerCount | None = None,
@@ -64,13 +65,19 @@ class Feed:
             names=None if said.transform or said.collate_fn else input_names(whole.data),
             target_is_inherited=True,
         )
-        sets = validation_sources(valid, whole.said)
+        sets = named_sources(valid, whole.said, "valid")
         self._valid: dict[str, Opened] = {}
         for name, said in sets.items():
             if name == "valid" and isinstance(said.data, float):
                 self._train, self._valid[name] = self._held_out(whole, said)
             else:
-                self._valid[name] = self._opened_for_evaluation(said, _argument(name))
+                self._valid[name] = self._opened_for_evaluation(said, _argument(name, "valid"))
+        if isinstance(test, float):
+            raise DescriptionError(f"test={test} is no data; only valid= takes a share of train, so pass data of its own.")
+        self._test = {
+            name: self._opened_like_validation(said, _argument(name, "test"))
+            for name, said in named_sources(test, whole.said, "test").items()
+        }
         self._sampler = self._train_sampler(whole)
         self.settings = {name: said.settings() for name, said in {"train": whole.said, **sets}.items() if said.settings()}
         self.collate = whole.said.collate_fn or (whole.given.collate if whole.given else None)
@@ -81,6 +88,7 @@ class Feed:
         self.notes = [f"float64 columns of {', '.join(narrowed)} are read as float32, the type of the model"] if narrowed else []
         self.train = _transformed(self._train)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
+        self.test = {name: self._for_evaluation(part) for name, part in self._test.items()}
 
     # --- Sizes
 
@@ -186,16 +194,12 @@ class Feed:
             for name, source in self.valid.items()
         }
 
-    def sets(self, data: Any) -> dict[str, Any]:
-        """Data sets by name, by the rule for valid=; what is one set is called "data"."""
-        if not isinstance(data, Mapping) or is_one_set(data, self._train.said.data):
-            return {"data": data}
-        if not data:
-            raise DescriptionError('evaluate({}) holds no data set; pass for example {"test": (x, y)}.')
-        for name in data:
-            if not isinstance(name, str) or not name:
-                raise DescriptionError(f'a data set has the name {name!r}; use a word, like {{"test": (x, y)}}.')
-        return dict(data)
+    def test_loaders(self, *, batch_size: int, device: torch.device, share: Dealt | None = None) -> dict[str, Loader]:
+        """A loader for each set of test data, by its name."""
+        return {
+            name: self._evaluation_loader(source, self._test[name], batch_size, device, None, share)
+            for name, source in self.test.items()
+        }
 
     def loader_for(
         self,
@@ -205,13 +209,22 @@ class Feed:
         device: torch.device,
         share: Dealt | None = None,
         target_needed: bool = True,
+        name: str = "data",
     ) -> Loader:
         """A loader for other data, treated like validation data; predictions need no target."""
-        said = as_data_source(data).inherit(
-            self._said_of_validation(data), "transform", "batch_transform", "collate_fn", "target"
-        )
-        part = self._opened_for_evaluation(said, "data", target_needed=target_needed)
+        part = self._opened_like_validation(as_data_source(data), name, target_needed=target_needed)
         return self._evaluation_loader(self._for_evaluation(part), part, batch_size, device, None, share)
+
+    def by_name(self, data: Any) -> dict[str, Any]:
+        """Other data by the names that its numbers get: those that it was passed with, or "data"."""
+        if not is_by_name(data, self._train.said.data):
+            return {"data": data}
+        if not data:
+            raise DescriptionError('evaluate({}) holds no data set; pass for example {"test": (x, y)}.')
+        for name in data:
+            if not isinstance(name, str) or not name:
+                raise DescriptionError(f'a data set has the name {name!r}; use a word, like {{"test": (x, y)}}.')
+        return dict(data)
 
     def _evaluation_loader(
         self,
@@ -263,6 +276,10 @@ class Feed:
             reading = replace(reading, names=None)
         return self._opened(said, name, reading)
 
+    def _opened_like_validation(self, said: DataSource, name: str, *, target_needed: bool = True) -> Opened:
+        said = said.inherit(self._said_of_validation(said), "transform", "batch_transform", "collate_fn", "target")
+        return self._opened_for_evaluation(said, name, target_needed=target_needed)
+
     def _held_out(self, whole: Opened, said: DataSource) -> tuple[Opened, Opened]:
         share = said.data
         if isinstance(whole.data, Stream):
@@ -282,12 +299,12 @@ class Feed:
         assert not isinstance(source, Stream)
         return whole._replace(data=rest), Opened(View(source, kept.picks), said, None)
 
-    def _said_of_validation(self, data: Any) -> DataSource:
+    def _said_of_validation(self, data: DataSource) -> DataSource:
         """What all sets of validation data say; other data that is looked at is treated like them."""
         sets = [part.said for part in self._valid.values()]
         for name in ("transform", "batch_transform", "collate_fn", "target"):
             differ = any(getattr(said, name) is not getattr(sets[0], name) for said in sets[1:])
-            if differ and getattr(as_data_source(data), name) is None:
+            if differ and getattr(data, name) is None:
                 raise DescriptionError(
                     f"the validation sets differ in their {name}, so say which one this data has: data.source(data, {name}=…)."
                 )
@@ -336,9 +353,9 @@ def float_type(model: nn.Module) -> torch.dtype | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _argument(name: str) -> str:
-    """What the user would call a set of validation data: "valid", or "valid['a']"."""
-    return name if name == "valid" else f"valid[{name.removeprefix('valid/')!r}]"
+def _argument(name: str, owner: str) -> str:
+    """What the user would call a set of data: "valid", or "valid['a']"."""
+    return name if name == owner else f"{owner}[{name.removeprefix(f'{owner}/')!r}]"
 
 
 def _check_steps(said: DataSource, data: Source | Stream) -> None:

@@ -28,6 +28,7 @@ from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.optim.which_weights import AVERAGED, Weights
 
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
@@ -71,44 +72,60 @@ class Evaluator:
         own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
         return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
 
-    def loader(self, data: Any, *, target_needed: bool = True) -> Loader:
+    def loader(self, data: Any, *, target_needed: bool = True, name: str = "data") -> Loader:
         """Data that somebody passed, to look at in its own order; predictions need no target."""
         return self._feed.loader_for(
-            data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed
+            data, batch_size=self._size, device=self._device, share=self._processes.dealt, target_needed=target_needed, name=name
         )
 
     def loaders(self, data: Any) -> dict[str, Loader]:
-        """Data that somebody passed, by the names of its sets; "data" where it is one."""
-        return {name: self.loader(one) for name, one in self._feed.sets(data).items()}
+        """Data that somebody passed for an evaluation: `"test"` for what the run keeps as test data, sets by name, or one set."""
+        if isinstance(data, str) and data == "test":
+            found = self._feed.test_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
+            if not found:
+                raise DescriptionError("there is no test data; pass test= to the Trainer, or data to evaluate().")
+            return found
+        if isinstance(data, str) and data == "valid":
+            raise DescriptionError("evaluate('valid') is not known; use evaluate() for the validation data.")
+        return {name: self.loader(part, name=name) for name, part in self._feed.by_name(data).items()}
 
     def valid_loaders(self) -> dict[str, Loader]:
         """The validation data, by the names of its sets."""
         return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
-    def numbers(self, loaders: Mapping[str, Loader], *, report: bool = False) -> dict[str, float | Table]:
-        """All numbers and tables of all data sets; with `report` also a confusion matrix where a model classifies."""
+    def numbers(
+        self, loaders: Mapping[str, Loader], weights: Weights | None = None, *, report: bool = False
+    ) -> dict[str, float | Table]:
+        """All numbers and tables of all data sets, for these weights; None for those of the model and of their average.
+
+        With `report` also a confusion matrix where a model classifies.
+        """
+        kinds: list[Weights] = ["model", "ema"] if self._average is not None else ["model"]
         found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
-            with self._modes.evaluating():
-                for name, loader in loaders.items():
-                    found |= self._of_one(f"{name}/", loader, self._model, self._precision.model, report)
-            if self._average is not None:
-                with self._averaged(self._average) as module:
+            for kind in kinds if weights is None else [weights]:
+                with self._using(kind) as (model, called):
                     for name, loader in loaders.items():
-                        found |= self._of_one(f"{name}/ema/", loader, module, module, report)
+                        prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
+                        found |= self._of_one(prefix, loader, model, called, report)
         return self._processes.world.broadcast_object(found)
 
-    def predict(self, loader: Loader) -> Any:
-        """The outputs of the raw weights; where there are several processes on rank 0 alone, None on the others."""
+    def averaged_state(self) -> dict[str, Any]:
+        """The averaged weights as the evaluations use them, by the model's own names; copied."""
+        with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
+            return {name: value.clone() for name, value in module.state_dict().items()}
+
+    def predict(self, loader: Loader, weights: Weights = "model") -> Any:
+        """The outputs of the model with these weights; of several processes on rank 0 alone, None on the others."""
         if type(self._model) is nn.ModuleDict:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        with self._precision.algorithms(), self._modes.evaluating(), self._share_buffers():
-            call = self._precision.wrap(lambda _, batch: call_model(self._precision.model, self._feed.inputs_of(batch)))
+        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
+            call = self._precision.wrap(lambda _, batch: call_model(called, self._feed.inputs_of(batch)))
             look = functools.partial(
                 predict,
-                self._model,
+                model,
                 loader,
                 seed=self._seed,
                 device=self._device,
@@ -147,6 +164,17 @@ class Evaluator:
                 "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
             )
         return found
+
+    @contextmanager
+    def _using(self, weights: Weights) -> Iterator[tuple[nn.Module, nn.Module]]:
+        """The model with these weights, ready to be looked at, and the form of it that is called."""
+        if weights == "model":
+            with self._modes.evaluating():
+                yield self._model, self._precision.model
+            return
+        assert self._average is not None, "asked for by name, and checked"
+        with self._averaged(self._average) as module:
+            yield module, module
 
     @contextmanager
     def _averaged(self, average: Average) -> Iterator[nn.Module]:

@@ -83,6 +83,11 @@ class Progress:
             self._standing.best = evaluation
         self.display.evaluated(evaluation, best=best)
 
+    def tested(self, evaluation: Evaluation) -> None:
+        """The numbers of the test data, at the end."""
+        self._standing.tested = evaluation
+        self.display.evaluated(evaluation, best=False)
+
     def note(self, text: str) -> None:
         """Something to be said once, in a line of its own."""
         self.display.note(text)

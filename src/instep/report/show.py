@@ -9,7 +9,7 @@ from typing import Any
 
 from instep.report import checkpoints
 from instep.report.standing import epoch_number
-from instep.run.history import History
+from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
 from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
 
@@ -26,6 +26,7 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         labelled(_description(run, now_s), width=width),
         _curves(run.history, width),
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
+        _test(run.history),
         _cycles(run.history, width),
         checkpoints.lines(find_checkpoints(run.path), now_s),
     ]
@@ -100,6 +101,15 @@ def _evaluations(history: History, steps_per_epoch: int) -> list[str]:
     if best is not None:
         lines += ["", f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"]
     return lines
+
+
+def _test(history: History) -> list[str]:
+    """The numbers of the test data, where the run has come to its end."""
+    row = history.test
+    if row is None:
+        return []
+    numbers = [f"{clean(name)} {number(value)}" for name, value in row.items() if name not in (*PLACES, *NO_COLUMNS)]
+    return [f"test: {', '.join(numbers)}"]
 
 
 def _cycles(history: History, width: int) -> list[str]:

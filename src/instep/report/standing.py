@@ -25,6 +25,7 @@ class Standing:
     logged: Logged | None = None
     evaluation: Evaluation | None = None
     best: Evaluation | None = None
+    tested: Evaluation | None = None
     skipped: int = 0
 
     @property
@@ -81,10 +82,13 @@ class Standing:
 
     def summary(self, reason: str) -> str:
         """One line for the end of a run."""
-        said = f"{reason} at step {self.step:,} after {duration(self.seconds)}"
+        said = [f"{reason} at step {self.step:,} after {duration(self.seconds)}"]
         if self.best is not None and self.monitor in self.best:
-            return f"{said}, best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}"
-        return said if self.logged is None else f"{said}, loss {number(self.logged.loss)}"
+            said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
+        elif self.logged is not None:
+            said.append(f"loss {number(self.logged.loss)}")
+        said += [f"{name} {number(value)}" for name, value in (self.tested or {}).items()]
+        return ", ".join(said)
 
 
 def epoch_number(step: int, epoch: int, steps_per_epoch: int) -> int:

@@ -113,7 +113,7 @@ def find_place(options: Options) -> Place:
 
 def find_data(options: Options, place: Place) -> Data:
     dtype = float_type(as_module(options.model)) if options.objective is None else None  # an objective gets them as they are
-    feed = Feed(options.train, options.valid, seed=options.seed, num_workers=options.num_workers, dtype=dtype)
+    feed = Feed(options.train, options.valid, options.test, seed=options.seed, num_workers=options.num_workers, dtype=dtype)
     batch_size = feed.batch_size(
         options.batch_size,
         update_cycle=options.update_cycle,
@@ -323,6 +323,7 @@ def _describe(
         placed=place.placed,
         train=data.feed.train,
         valid=data.feed.valid,
+        test=data.feed.test,
         steps_per_epoch=plan.steps_per_epoch,
         total_steps=plan.total_steps,
         pieces=plan.pieces(min(plan.batch_size, plan.samples)),

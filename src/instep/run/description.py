@@ -25,6 +25,7 @@ from instep.data.structure import columns
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
+from instep.optim.which_weights import choose_weights
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
 
@@ -41,6 +42,7 @@ class Description:
     placed: Placed
     train: Source | Stream
     valid: Mapping[str, Source | Stream]
+    test: Mapping[str, Source | Stream]
     steps_per_epoch: int
     total_steps: int
     pieces: tuple[int, ...]  # the sizes of the micro-batches of a full batch
@@ -65,10 +67,12 @@ def plan_of(description: Description) -> Plan:
         *([("processes", f"{description.processes}, the same training as on one")] if description.processes > 1 else []),
         ("train", _samples_line(description.train)),
         *((name, _samples_line(source)) for name, source in description.valid.items()),
+        *((name, f"{_samples_line(source)}, evaluated once at the end") for name, source in description.test.items()),
         ("batch", _batch_line(description)),
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
         *_optimizer_rows(description),
         *_feature_rows(description.settings),
+        *_weights_rows(description),
     ]
     if description.monitor is not None:
         rows.append(("monitor", _monitor_line(description)))
@@ -116,6 +120,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         },
         "optimizer": told(description.optimizers.get("", description.optimizers)),
         "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
+        **({"test": {name: fingerprint(source) for name, source in description.test.items()}} if description.test else {}),
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),
@@ -262,6 +267,17 @@ def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("unfreezes", "; ".join(unfreezing)),
     ]
     return [row for row in rows if row[1]]
+
+
+def _weights_rows(description: Description) -> list[tuple[str, str]]:
+    """Which weights are used, where there are two kinds of them."""
+    if description.settings["ema"] is None:
+        return []
+    monitor = description.monitor
+    used = choose_weights(None, monitor=monitor, sets=description.valid, has_average=True)
+    which, other = ("the averaged ones", "model") if used == "ema" else ("the model's own", "ema")
+    judged = "" if monitor is None else f", which {monitor} judges"
+    return [("weights", f'predict(), load() and exports use {which}{judged}; weights="{other}" takes the others')]
 
 
 def _title(model: nn.Module) -> str:

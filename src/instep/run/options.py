@@ -33,6 +33,7 @@ class Options:
     optimizer: Optimizers = field(metadata=_NO_SETTING)
     train: Any = field(metadata=_NO_SETTING)
     valid: Any = field(default=None, metadata=_NO_SETTING)
+    test: Any = field(default=None, metadata=_NO_SETTING)
     loss: LossFunction | None = None
     objective: Objectives = None
     epochs: int | None = None
@@ -131,6 +132,10 @@ CALLED_HERE = {
     "eval_every": "evaluate_every=",
     "val_check_interval": "evaluate_every=",
     "check_val_every_n_epoch": 'evaluate_every="2 epochs"',
+    "test_loader": "test=",
+    "test_dataloader": "test=",
+    "test_dataset": "test=",
+    "test_data": "test=",
     "criterion": "loss=",
     "loss_fn": "loss=",
     "loss_function": "loss=",

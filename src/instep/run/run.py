@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from instep import keys
-from instep.checkpoint import read
+from instep.checkpoint import read, restore_model
 from instep.data.feed import Feed
 from instep.data.loading.loader import Loader
 from instep.data.preview.preview import look
@@ -31,6 +31,7 @@ from instep.loop.stepper import Stepper
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, StepResult
 from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
@@ -129,23 +130,31 @@ class Run:
 
     # --- Looking
 
-    def evaluate(self, data: Any = None, *, report: bool = False) -> Evaluation:
-        """The loss and the metrics on the validation data, or on `data`."""
+    def weights(self, asked: Weights | None = None) -> Weights:
+        """The weights that were asked for; without that those that the monitored value judges."""
+        monitor = None if self.monitor is None else self.monitor.name
+        return choose_weights(asked, monitor=monitor, sets=self.feed.valid, has_average=self.ema is not None)
+
+    def evaluate(self, data: Any = None, weights: Weights | None = None, *, report: bool = False) -> Evaluation:
+        """The loss and the metrics on the validation data, or on `data`; of these weights, or of all kinds there are."""
+        weights = None if weights is None else self.weights(weights)
         loaders = self.valid_loaders if data is None else self.evaluator.loaders(data)
         if not loaders:
             raise DescriptionError("there is nothing to evaluate on; pass valid= to the Trainer, or data to evaluate().")
         try:
-            numbers = self.evaluator.numbers(loaders, report=report)
+            numbers = self.evaluator.numbers(loaders, weights, report=report)
         finally:
             if not self.state.is_running or data is not None:
                 for loader in loaders.values():
                     loader.close()
         return Evaluation.of(numbers, self.state.step, self.state.epoch)
 
-    def predict(self, data: Any) -> Any:
+    def predict(self, data: Any, weights: Weights | None = None) -> Any:
+        """The model's outputs, with the weights that were asked for or that the monitored value judges."""
+        weights = self.weights(weights)
         loader = self.evaluator.loader(data, target_needed=False)
         try:
-            return self.evaluator.predict(loader)
+            return self.evaluator.predict(loader, weights)
         finally:
             loader.close()
 
@@ -164,8 +173,12 @@ class Run:
         """The first batch that the run trains on."""
         return next(iter(self.loader.batches(epoch=0))).data
 
-    def load(self, which: Literal["best", "latest"] | int) -> None:
-        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step."""
+    def load(self, which: Literal["best", "latest"] | int, weights: Weights | None = None) -> None:
+        """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
+
+        The average gets its own of that step in any case.
+        """
+        weights = self.weights(weights)
         if which not in ("best", "latest") and type(which) is not int:
             raise DescriptionError(f'load({which!r}) is not known; use load("best"), load("latest") or the number of a step.')
         if self.folder is not None:
@@ -181,6 +194,8 @@ class Run:
         else:
             missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
             raise DescriptionError(f"there is no {which} yet: {missing}.")
+        if weights == "ema":
+            restore_model(self.model, self.evaluator.averaged_state())
 
     # --- Trying out
 

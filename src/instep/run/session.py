@@ -206,6 +206,8 @@ class Session:
         run.processes.take_from_rank0(run.model_state.buffers())
         if run.options.restore_best and state.best_step is not None:
             run.load("best")
+        if run.feed.test:
+            run.logbook.tested(run.evaluate("test", run.weights()))
         state.is_finished = True
         return "stopped" if state.patience_is_over else "finished"
 

@@ -126,7 +126,7 @@ def _is_whole(row: Row) -> bool:
     is_cycle = row.get("kind") == "cycle"
     numbers = (value for name, value in row.items() if name not in (*NO_COLUMNS, *(("reason",) if is_cycle else ())))
     return (
-        row.get("kind") in ("update", "evaluation", "log", "cycle")
+        row.get("kind") in ("update", "evaluation", "test", "log", "cycle")
         and (not is_cycle or (isinstance(row.get("reason"), str) and row.keys() >= {"cycle", "start", "stop", "max_lr"}))
         and isinstance(row.get("step"), int)
         and isinstance(row.get("epoch"), int)

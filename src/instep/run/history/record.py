@@ -42,6 +42,7 @@ class History:
         self._updates: list[Row] = []
         self._evaluations: list[Row] = []
         self._cycles: list[Row] = []
+        self._tests: list[Row] = []
         for row in rows:
             self._append(dict(row))
 
@@ -64,6 +65,11 @@ class History:
     def cycles(self) -> Sequence[Row]:
         """One row a cycle of `fit_cycles`: what was chosen for it and, once it is over, what it brought."""
         return list({row["cycle"]: row for row in self._cycles}.values())
+
+    @property
+    def test(self) -> Row | None:
+        """The numbers of the test data, at the end of the run; None where it has none, or has not ended."""
+        return self._tests[-1] if self._tests else None
 
     @property
     def best(self) -> Row | None:
@@ -115,7 +121,14 @@ class History:
 
         What is not one number (a confusion matrix) stands under "tables".
         """
-        row = {"kind": "evaluation", "step": evaluation.step, "epoch": evaluation.epoch}
+        return self._add_numbers("evaluation", evaluation, seconds)
+
+    def add_test(self, evaluation: Evaluation, *, seconds: float) -> Row:
+        """Append the evaluation of the test data, as `add_evaluation` does; returns its row."""
+        return self._add_numbers("test", evaluation, seconds)
+
+    def _add_numbers(self, kind: str, evaluation: Evaluation, seconds: float) -> Row:
+        row = {"kind": kind, "step": evaluation.step, "epoch": evaluation.epoch}
         tables = {"tables": dict(evaluation.tables)} if evaluation.tables else {}
         return self._append({**row, **free_names(evaluation), **tables, "clock": {"seconds": seconds}})
 
@@ -130,7 +143,8 @@ class History:
 
     def _append(self, row: Row) -> Row:
         self._rows.append(row)
-        {"evaluation": self._evaluations, "cycle": self._cycles}.get(str(row.get("kind")), self._updates).append(row)
+        kinds = {"evaluation": self._evaluations, "cycle": self._cycles, "test": self._tests}
+        kinds.get(str(row.get("kind")), self._updates).append(row)
         return row
 
     def __len__(self) -> int:
