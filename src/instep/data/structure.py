@@ -27,6 +27,21 @@ def columns(batch: Any) -> Iterator[Any]:
             yield from columns(part)
 
 
+def named_columns(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The columns of a batch with where they stand in it: `0`, `'pixels'`, `0['mask']`; "" for a batch that is one column."""
+    if _is_column(batch):
+        yield name, batch
+        return
+    if isinstance(batch, Mapping):
+        parts = [(repr(key), part) for key, part in batch.items()]
+    elif is_record(batch):
+        parts = [(repr(f.name), getattr(batch, f.name)) for f in fields(batch)]
+    else:
+        parts = [(str(index), part) for index, part in enumerate(_parts(batch))]
+    for key, part in parts:
+        yield from named_columns(part, f"{name}[{key}]" if name else key)
+
+
 def map_columns(function: Callable[[Any], Any], batch: Any) -> Any:
     """The same structure with `function` applied to every column; what is no column stays as it is."""
     if is_column(batch):

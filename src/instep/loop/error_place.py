@@ -1,11 +1,19 @@
 """Where an update went wrong, for a person who has to find the sample."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from instep import keys
 from instep.data.loading.loader import Batch, Loader
 from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, OutOfMemory
+from instep.loop.evaluate import evaluating
+from instep.loop.nonfinite import MOST, BadValues, bad_values, bisect, own_losses
+from instep.loop.objective import Objective, as_loss
 from instep.loop.out_of_memory import Splitting
+from instep.text import listed
 
 
 class ErrorPlace:
@@ -18,10 +26,15 @@ class ErrorPlace:
         self._steps_per_epoch = steps_per_epoch
         self._rank = rank
 
-    def find(self, error: BaseException, batch: Batch, before: Batch | None, objective: str) -> InstepError | None:
-        """What to raise for an error in the update of this batch; None for the error itself. `before` is the batch before it."""
+    def find(
+        self, error: BaseException, batch: Batch, before: Batch | None, objective: str, compute: Objective
+    ) -> InstepError | None:
+        """What to raise for an error in the update of this batch; None for the error itself.
+
+        `before` is the batch before it, `compute` the objective by the name `objective`.
+        """
         if isinstance(error, NonFiniteLoss | NonFiniteGradient):
-            return self._find_samples(error, batch, before, objective)
+            return self._find_samples(error, batch, before, objective, compute)
         explained = self._splitting.explain(error, batch)
         return None if explained is None else self.place(explained, batch, objective)
 
@@ -32,24 +45,74 @@ class ErrorPlace:
         return placed
 
     def _find_samples(
-        self, error: NonFiniteLoss | NonFiniteGradient, batch: Batch, before: Batch | None, objective: str
+        self,
+        error: NonFiniteLoss | NonFiniteGradient,
+        batch: Batch,
+        before: Batch | None,
+        objective: str,
+        compute: Objective,
     ) -> InstepError:
         """The same error with its samples; those of the batch before where it was noticed one update late."""
         if isinstance(error, NonFiniteLoss) and error.late and before is not None:
             batch = before
         broken = [name for name, p in self._model.named_parameters() if not torch.isfinite(p).all()]
-        holder = "The batch" if self._rank is None else f"Rank {self._rank}"
         is_elsewhere = isinstance(error, NonFiniteLoss) and error.elsewhere
-        samples = "" if is_elsewhere else _list_indices(self._loader.origin(batch.indices))
+        samples = ""
+        if not is_elsewhere:
+            may_compute = isinstance(error, NonFiniteLoss) and not broken and self._rank is None
+            samples = self._name_values(batch) or (may_compute and self._name_by_loss(batch, compute)) or self._name_all(batch)
         return type(error)(
-            f"{self._where(batch, objective)}: {error}"
-            + (f" {holder} has the samples {samples}." if samples else "")
+            f"{self._where(batch, objective)}: {error}{samples}"
             + (f" Weights that are not finite: {', '.join(broken[:8])}; an update before spoilt them." if broken else "")
         )
+
+    def _name_values(self, batch: Batch) -> str:
+        """The samples that hold a number that is not finite: all of a few, else the first."""
+        found = bad_values(batch.data)
+        if not found:
+            return ""
+        rows = {bad.row for bad in found}
+        if len(rows) <= MOST:
+            return f" {_begin('; '.join(self._in_words(bad, batch) for bad in found))}."
+        many = f" {len(rows)} of the {len(batch.indices)} samples hold such values; {self._in_words(found[0], batch)}."
+        return self._name_all(batch) + many
+
+    def _in_words(self, bad: BadValues, batch: Batch) -> str:
+        names: Sequence[str] = self._loader.feature_names() if bad.column == "0" else ()
+        return f"{self._sample(batch, bad.row)}: {bad.in_words(names)}"
+
+    def _name_by_loss(self, batch: Batch, compute: Objective) -> str:
+        """The samples whose own loss is not finite, found by going through the model again; nothing where that does not work."""
+        device = next((p.device for p in self._model.parameters()), None)
+
+        def loss_of(data: Any) -> Tensor:
+            return as_loss(compute(self._model, data), data).value
+
+        try:
+            with keys.borrowed(device), evaluating(self._model):
+                rows = bisect(len(batch.indices), own_losses(batch.data, loss_of))
+        except Exception:  # whatever a user's code raises on a piece of a batch, the run has stopped for another reason
+            return ""
+        if not rows:
+            return ""
+        named = listed(self._sample(batch, row) for row in rows)
+        return f" {_begin(named)} {'has' if len(rows) == 1 else 'have'} a loss of nan or inf alone; the values are finite."
+
+    def _name_all(self, batch: Batch) -> str:
+        holder = "The batch" if self._rank is None else f"Rank {self._rank}"
+        samples = _list_indices(self._loader.origin(batch.indices))
+        return f" {holder} has the samples {samples}." if samples else ""
+
+    def _sample(self, batch: Batch, row: int) -> str:
+        return f"sample {int(self._loader.origin(batch.indices)[row])} of {self._loader.name}"
 
     def _where(self, batch: Batch, objective: str) -> str:
         step = batch.epoch * self._steps_per_epoch + batch.index
         return f"step {step} (epoch {batch.epoch}, batch {batch.index}{f', objective {objective}' if objective else ''})"
+
+
+def _begin(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _list_indices(indices: Tensor) -> str:

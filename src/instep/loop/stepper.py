@@ -100,7 +100,7 @@ class Stepper:
             parameter.requires_grad_(True)
         self._switched_off = []
         if isinstance(error, RuntimeError | MemoryError | InstepError) and self._batch is not None:
-            placed = self.error_place.find(error, self._batch, self._batch_before, self.name)
+            placed = self.error_place.find(error, self._batch, self._batch_before, self.name, self._objective)
             if placed is not None:
                 raise placed from placed.__cause__
 

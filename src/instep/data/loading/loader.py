@@ -24,6 +24,7 @@ from instep.data.sampling import sampler_for
 from instep.data.share import Share
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Stream
+from instep.data.sources.underlying import frame_layout
 from instep.data.structure import map_columns
 from instep.errors import DescriptionError, Notice, OutOfMemory
 
@@ -132,6 +133,11 @@ class Loader:
     def origin(self, indices: Tensor) -> Tensor:
         """The indices of samples in the data that the user passed, which may be more than this loader's."""
         return indices if isinstance(self._source, Stream) else self._source.origin(indices)
+
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features of a frame; none for other data."""
+        layout = frame_layout(self._source)
+        return () if layout is None else layout.names
 
     def resume(self, state: Any) -> None:
         """Go on behind the batch that had this state; of use where the data can only be read from its beginning."""
