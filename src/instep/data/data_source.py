@@ -131,7 +131,7 @@ def is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
     if any(isinstance(part, DataSource) for part in valid.values()):
         return False
     if isinstance(train, Mapping):
-        return set(train) == set(valid)
+        return not set(train).isdisjoint(valid)
     return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
 
 

@@ -29,7 +29,7 @@ def columns(batch: Any) -> Iterator[Any]:
 
 def named_columns(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """The columns of a batch with where they stand in it: `0`, `'pixels'`, `0['mask']`; "" for a batch that is one column."""
-    if _is_column(batch):
+    if is_column(batch):
         yield name, batch
         return
     if isinstance(batch, Mapping):
