@@ -2,7 +2,7 @@
 
 DistributedDataParallel does it, while the last backward is still going on. It is put round a module that holds the parameters and
 nothing else, and calls whatever it is given: so an objective gets the user's own model, with all its methods, and each of several
-players has an exchange of its own. Earlier micro-batches are not told to it at all.
+objectives has an exchange of its own. It knows nothing of the earlier micro-batches.
 
 DistributedDataParallel waits for every parameter on every process. Those that one has no gradient for (its part of the batch is
 empty, nothing in it counts, a branch was not taken) go backward with zeros there: nobody waits for ever, nothing is skipped.
@@ -33,8 +33,8 @@ class Sums(Protocol):
     bad_on_host: bool
 
     def add(self, loss: Any) -> Tensor | None: ...
-    def told(self, device: torch.device) -> Tensor: ...
-    def take(self, told: Tensor, pieces_at_most: int) -> None: ...
+    def numbers(self, device: torch.device) -> Tensor: ...
+    def take(self, totals: Tensor, pieces_at_most: int) -> None: ...
     def nonfinite(self) -> float | None: ...
 
 
@@ -104,13 +104,13 @@ class Turn:
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
         """
-        numbers, flags = sums.told(self._device), self._stopping.told(bool(lacking))
+        numbers, flags = sums.numbers(self._device), self._stopping.flags(bool(lacking))
         if self._flags_apart:
             self._world.sum(numbers)
             self._world.sum(flags)
         else:
-            told = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
-            numbers, flags = told[: len(numbers)], told[len(numbers) :]
+            totals = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
+            numbers, flags = totals[: len(numbers)], totals[len(numbers) :]
         sums.take(numbers, self._world.size)
         if self._stopping.take(flags.tolist()):
             self._leave_unused(lacking)
