@@ -36,7 +36,7 @@ def test_golden_values_never_change() -> None:
 
 
 def test_golden_draws_never_change() -> None:
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(keys.for_step(0, 0))
         assert random.getrandbits(32) == 4116478656
         assert np.random.randint(2**31) == 1896284697
@@ -69,7 +69,7 @@ def test_neighbouring_keys_differ_in_half_of_their_bits() -> None:
 @pytest.mark.parametrize("source", ["torch", "numpy", "python"])
 def test_streams_of_neighbouring_positions_are_unrelated(source: str) -> None:
     draws = []
-    with keys.borrowed():
+    with keys.fork_rng():
         for step in range(400):
             keys.seed_all(keys.for_step(0, step))
             draws.append(
@@ -86,25 +86,25 @@ def test_streams_of_neighbouring_positions_are_unrelated(source: str) -> None:
     assert ((first_draws - 40) ** 2 / 40).sum() < 27.9  # chi-square, 9 degrees of freedom, p = 0.001
 
 
-def test_borrowed_generators_are_put_back() -> None:
+def test_forked_generators_are_put_back() -> None:
     keys.seed_all(5)
     expected = (random.random(), np.random.rand(), torch.rand(()).item())
     keys.seed_all(5)
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(6)
         inside = (random.random(), np.random.rand(), torch.rand(()).item())
-        with keys.borrowed():
+        with keys.fork_rng():
             keys.seed_all(7)
             np.random.rand()
     assert (random.random(), np.random.rand(), torch.rand(()).item()) == expected
     assert inside != expected
 
 
-def test_borrowed_generators_are_put_back_after_an_error() -> None:
+def test_forked_generators_are_put_back_after_an_error() -> None:
     keys.seed_all(5)
     expected = np.random.rand()
     keys.seed_all(5)
-    with pytest.raises(RuntimeError, match="stop"), keys.borrowed():
+    with pytest.raises(RuntimeError, match="stop"), keys.fork_rng():
         np.random.rand()
         raise RuntimeError("stop")
     assert np.random.rand() == expected
@@ -117,7 +117,7 @@ def test_a_seed_that_is_none(seed: int) -> None:
 
 
 def test_players_of_a_step_have_keys_of_their_own() -> None:
-    assert keys.for_step(7, 3, 16, player=0) == keys.for_step(7, 3, 16)
-    found = {keys.for_step(7, 3, offset, player=player) for offset in (0, 16) for player in range(4)}
+    assert keys.for_step(7, 3, 16, turn=0) == keys.for_step(7, 3, 16)
+    found = {keys.for_step(7, 3, offset, turn=turn) for offset in (0, 16) for turn in range(4)}
     assert len(found) == 8
-    assert keys.for_step(7, 3, 16, player=1) == 16039247704257751924
+    assert keys.for_step(7, 3, 16, turn=1) == 16039247704257751924

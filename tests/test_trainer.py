@@ -229,7 +229,7 @@ class Speaking(nn.Module):
 
 def test_a_model_with_a_loss_of_its_own_needs_no_objective() -> None:
     model = Speaking()
-    with pytest.warns(Notice, match="the loss in the model's output is taken to be a mean over samples"):
+    with pytest.warns(Notice, match="the loss in the model's output counts as a mean over samples"):
         trainer = make(
             model,
             loss=None,
@@ -272,7 +272,7 @@ def test_dropout_in_two_micro_batches_is_keyed_by_their_offset() -> None:
 
     model = Drawing()
     make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), update_cycle=2, max_steps=2).fit()
-    with keys.borrowed():
+    with keys.fork_rng():
         for draws, (step, offset) in zip(seen, [(0, 0), (0, 8), (1, 0), (1, 8)], strict=True):
             keys.seed_torch(keys.for_step(0, step, offset))
             assert torch.equal(draws, torch.rand(2))
@@ -690,7 +690,7 @@ def test_a_plateau_goes_by_the_monitored_value() -> None:
         ({"valid": (X, Y), "monitor": "loss"}, "monitor='loss' is no number of an evaluation; there will be valid/loss"),
         (
             {"valid": (X, Y), "metrics": {"own": lambda o, t: t}, "monitor": "valid/own"},
-            "whether less or more of valid/own is better cannot be told",
+            "whether less or more of valid/own is better is not clear from its name",
         ),
         ({"valid": (X, Y), "patience": 0}, "patience=0 is no number of evaluations to wait"),
         ({"valid": (X, Y[:3])}, "the columns of valid have different lengths: 50, 3"),

@@ -44,7 +44,7 @@ def make(train: Any, valid: Any = None, *, folder: Path | None = None, **changes
     return Trainer(model, train=train, valid=valid, folder=folder, **(arguments | changes))
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*column_loss is taken to be a mean over samples")
+pytestmark = pytest.mark.filterwarnings("ignore:.*column_loss counts as a mean over samples")
 
 
 def said_of(x: Any) -> Trainer:

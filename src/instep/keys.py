@@ -1,4 +1,4 @@
-"""Position -> seeds: the only place where randomness is keyed.
+"""Seeds from positions: the only place where randomness is seeded.
 
 Every random draw of a run is a function of where it happens: `(seed, epoch, place)` for a sample, `(seed, step, offset)` for a
 forward. A key is 64 bits of BLAKE2b over those numbers, packed little-endian, so it is the same on every platform and in every
@@ -23,7 +23,6 @@ import torch
 from instep.errors import DescriptionError
 
 __all__ = [
-    "borrowed",
     "check_seed",
     "for_batch",
     "for_batch_transform",
@@ -33,6 +32,7 @@ __all__ = [
     "for_sampler",
     "for_split",
     "for_step",
+    "fork_rng",
     "seed_all",
     "seed_host",
     "seed_torch",
@@ -85,14 +85,14 @@ def for_sampler(seed: int, epoch: int) -> int:
     return _key(_SAMPLER, seed, epoch, 0)
 
 
-def for_step(seed: int, step: int, offset: int = 0, *, player: int = 0) -> int:
+def for_step(seed: int, step: int, offset: int = 0, *, turn: int = 0) -> int:
     """The key of a forward: of the micro-batch that begins `offset` samples into the batch of this step.
 
-    Where several objectives take turns in a step, `player` is the turn; the first is 0 and has the key of a plain run.
+    With several objectives in a step, `turn` is the number of the objective; the first is 0 and has the key of a plain run.
     """
-    if player:
+    if turn:
         state = _STEP.copy()
-        state.update(_pack(seed, step, offset) + player.to_bytes(8, "little"))
+        state.update(_pack(seed, step, offset) + turn.to_bytes(8, "little"))
         return int.from_bytes(state.digest(), "little")
     return _key(_STEP, seed, step, offset)
 
@@ -115,7 +115,7 @@ def for_split(seed: int) -> int:
 def torch_seeder(device: torch.device | None = None) -> Callable[[int], object]:
     """A function that seeds torch's generators for work on `device`: the CPU's, and the device's own.
 
-    It goes to the generator objects directly (1 µs); `torch.manual_seed` visits every backend (hundreds of µs).
+    It goes to the generator objects directly (1 µs); `torch.manual_seed` goes through every backend (hundreds of µs).
     """
     seed_cpu = torch.default_generator.manual_seed
     if device is None or device.type == "cpu":
@@ -156,8 +156,8 @@ def seed_all(key: int, device: torch.device | None = None) -> None:
 
 
 @contextmanager
-def borrowed(device: torch.device | None = None) -> Iterator[None]:
-    """The global generators may be seeded and drawn from inside; afterwards they stand where they stood.
+def fork_rng(device: torch.device | None = None) -> Iterator[None]:
+    """Inside, the global generators may be seeded and used; afterwards they have their former state. Like torch.random.fork_rng.
 
     NumPy's bit generator is exchanged for a spare one and put back (1 µs) instead of being copied twice (90 µs).
     """

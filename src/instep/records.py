@@ -59,7 +59,7 @@ class SavedTensors:
 class StepResult(NamedTuple):
     """What one update cycle did.
 
-    `loss` is the mean over all micro-batches, weighted by their counts: a detached 0-dim tensor that nobody has read yet.
+    `loss` is the mean over all micro-batches, weighted by their counts: a detached 0-dim tensor on the device.
     `grad_norm` is the norm before clipping and is measured where `clip_norm` is given (`clip_norm=math.inf` only measures).
     `stepped` is False where nothing was counted (every target ignored) or a non-finite loss was skipped.
     """
@@ -78,8 +78,8 @@ class Update(NamedTuple):
 
     `loss`, `count` and `grad_norm` may be tensors on the device: reading them (`float(update.loss)`) waits for it.
 
-    Where several objectives take turns, it is the update of the first one that is due every time, and `by_objective` holds those
-    of all that were due, by name.
+    With several objectives it is the update of the first one that runs in every update; `by_objective` holds the updates of all
+    that ran, by name.
     """
 
     step: int  # update cycles begun before this one, over the whole run
@@ -111,7 +111,8 @@ class Update(NamedTuple):
 class Evaluation(Mapping[str, float]):
     """The numbers of one evaluation by name, `{"valid/loss": …, "valid/accuracy": …}`, and when it was made.
 
-    What is not one number stands in `tables`: a confusion matrix as rows of counts, that of class i (row) taken for class j.
+    What is not one number stands in `tables`: in a confusion matrix, row i and column j count samples of class i that were
+    classified as j.
     """
 
     values_by_name: Mapping[str, float]

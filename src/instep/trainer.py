@@ -185,7 +185,10 @@ class Trainer:
     # --- The loop
 
     def fit(self) -> History:
-        """Train to the end; a finished run is returned as it is. Ctrl-C and SIGTERM end it after a whole update."""
+        """Train to the end, from where the run in the folder stopped; a finished run is not trained again.
+
+        Ctrl-C and SIGTERM stop after a whole update, save, and raise `errors.Interrupted`.
+        """
         require_fit(self.run)
         with self.run.processes.interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
             self.run.state.interrupt = interrupt
@@ -200,7 +203,7 @@ class Trainer:
         return self.history
 
     def updates(self) -> Generator[Update]:
-        """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
+        """Train in a loop of your own: yields after each update. After a `break`, the next call continues from there."""
         if self.run.state.is_finished:
             return
         with watching(self.run.options.doctor), self.run.session() as session:
@@ -222,12 +225,12 @@ class Trainer:
         steps: int = 100,
         repeats: int = 2,
     ) -> Cycles:
-        """Train in cycles: a range test, one cycle at what it found, and again from there, until one gains too little.
+        """Train in cycles: a range test, then one cycle with the learning rate that it suggests, and so on.
 
-        Each cycle is as long as the run is described. There is no further one where the last did not improve the monitored value
-        by more than `min_delta`, after `max_cycles`, or where the range test suggests nothing. `schedule` makes a cycle of the
-        learning rate that was found; `low`, `high`, `steps` and `repeats` are those of `find_lr`. Choices and gains are in
-        `history.cycles`. Like fit() it goes on where a run in the folder was stopped, and more cycles may be asked for then.
+        Each cycle has the length of the run (`epochs`, `max_steps`). Training ends after a cycle that improves the monitored
+        value by no more than `min_delta`, after `max_cycles`, or where the range test suggests nothing. `schedule` makes the
+        schedule of a cycle from a learning rate; `low`, `high`, `steps` and `repeats` are those of `find_lr`. `history.cycles`
+        has the choices and the gains. Like fit() it resumes the run in the folder; `max_cycles` may be larger then.
 
             cycles = trainer.fit_cycles(max_cycles=4)
             print(cycles)
@@ -259,7 +262,7 @@ class Trainer:
         return self.run.predict(data, weights)
 
     def log(self, **values: float) -> None:
-        """Put numbers of your own into the next line of the log; those after the last update get a row of their own."""
+        """Put numbers of your own into the next row of the history; after the last update they get a row of their own."""
         self.run.logbook.log(values)
 
     def load(self, which: Literal["best", "latest"] | int, *, weights: Weights | None = None) -> None:
@@ -271,7 +274,7 @@ class Trainer:
         self.run.load(which, weights)
 
     def plan(self) -> Plan:
-        """The run before its first step, as data."""
+        """What `print(trainer)` shows, as data."""
         return self.run.plan_text()
 
     def __repr__(self) -> str:
@@ -291,12 +294,12 @@ class Trainer:
         repeats: int = 2,
         momentum: float | None = None,
     ) -> RangeTest:
-        """A range test from where the run stands: which learning rate to train with, and why. It leaves no trace.
+        """A range test: which learning rate to train with, and why. Everything is put back afterwards.
 
-        The learning rate grows from `low` to `high` in so many `steps`, in equal factors or (`mode="linear"`) in equal amounts,
-        until the loss is `stop_factor` times what it was; that is done `repeats` times, each on other batches. `smoothing` is the
-        weight of a neighbour in the curve. `momentum` is that of the test; without it, that at the peak where the run's schedule
-        is a OneCycle, and else the optimizer's own.
+        The learning rate grows from `low` to `high` in this many `steps`, by equal factors or (`mode="linear"`) by equal amounts,
+        until the loss is `stop_factor` times its first value. The test is made `repeats` times, each time on other batches.
+        `smoothing` is the weight of neighbours in the smoothed curve. `momentum` is used in the test; None is the momentum at the
+        peak of the run's OneCycle, or the optimizer's own.
 
         >>> x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
         >>> model = nn.Linear(4, 1)
@@ -335,11 +338,11 @@ class Trainer:
         how: Literal["auto", "trying", "measuring"] = "auto",
         paces: bool = True,
     ) -> BatchSizeSearch:
-        """The largest micro-batch that fits in memory, and how fast each size is. It leaves no trace and changes no batch.
+        """The largest micro-batch that fits in memory, and how fast each size is. Everything is put back afterwards.
 
-        On an accelerator sizes are tried; on a CPU small ones are measured, for a process that may hold `memory_bytes` (without
-        it, what the machine has free). `margin` is the share that stays free, `most` the largest size looked at; `paces=False`
-        leaves the timing out.
+        On an accelerator sizes are tried (`how="trying"`); on a CPU small ones are measured (`how="measuring"`), for a process
+        that may use `memory_bytes` (None: what the machine has free). `margin` is the share that stays free, `most` the largest
+        size to look at; `paces=False` leaves out the timing.
 
         >>> x = torch.randn(256, 4)
         >>> model = nn.Linear(4, 1)
@@ -362,14 +365,14 @@ class Trainer:
         return find_batch_size(self.run, memory_bytes=memory_bytes, margin=margin, most=most, how=how, paces=paces)
 
     def dry_run(self) -> Evaluation | None:
-        """Two updates and an evaluation that leave no trace and write nothing."""
+        """Two updates and an evaluation. Nothing is written, and everything is put back."""
         with untouched(self.run.model, self.run.steppers[0].optimizer, *self.run.stateful):
             return self.run.dry_run()
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate, for a run that has not begun: the peak of its OneCycle, or what its groups start from.
+        """Set the learning rate of a run that has not begun: the peak of its OneCycle, or the lr of its parameter groups.
 
-        Groups keep their ratios, and the largest gets `lr` itself; `find_lr().suggestion` is such a number.
+        Groups keep their ratios, and the largest gets `lr`, like `find_lr().suggestion`.
         """
         require_one_optimizer(self.run)
         self.run.set_lr(lr)

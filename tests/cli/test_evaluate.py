@@ -45,7 +45,7 @@ def test_the_numbers_are_those_that_the_run_recorded(instep: Instep) -> None:
 def test_what_was_recorded_counts_and_not_what_the_file_says_now(instep: Instep) -> None:
     """A default that was changed after the training does not change what is built; a new parameter has its default."""
     run = trained(instep, "--epochs", "3")
-    Path("my.py").write_text(BUILD.replace("deep: bool = False", "deep: bool = True, later: int = 3"))
+    Path("my.py").write_text(BUILD.replace("deep: bool = False", "deep: bool = True, extra: int = 3"))
     said = instep("evaluate", str(run))
     assert (said.code, said.err) == (0, "")
 

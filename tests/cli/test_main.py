@@ -28,6 +28,14 @@ def test_each_command_has_its_own_help(instep: Instep, name: str) -> None:
     assert said.err == ""
 
 
+@pytest.mark.parametrize("name", ["train", "find-lr", "find-batch", "preview"])
+def test_the_help_of_a_command_says_what_it_does_and_that_it_takes_a_file(instep: Instep, name: str) -> None:
+    said = instep(name, "--help").out
+    assert said.startswith(f"usage: instep {name} [FILE.py[:build]] [-h] [OPTIONS]")
+    assert f"{COMMANDS[name].capitalize()}." in said
+    assert "Without a FILE, it is the built-in example:" in said
+
+
 def test_version(instep: Instep) -> None:
     assert instep("--version").out == f"instep {__version__}\n"
 

@@ -246,7 +246,9 @@ def test_a_file_behind_its_options_is_pointed_out() -> None:
 def test_help_of_a_file_is_that_of_its_build(instep: Instep) -> None:
     said = instep("train", "my.py", "--help")
     assert said.code == 0
-    assert "A line through noise." in said.out
+    assert said.out.startswith("usage: instep train my.py [-h] [OPTIONS]")
+    assert "Train what a file describes, or the built-in example." in said.out
+    assert "build() of my.py: A line through noise." in said.out
     assert "How far an update goes. (default: 0.1)" in said.out
     assert "--deep, --no-deep" in said.out
     assert "--fresh" in said.out
@@ -325,7 +327,7 @@ def test_a_loss_that_is_not_finite_is_one_line(instep: Instep) -> None:
         warnings.simplefilter("always")  # a loss that Instep does not know counts samples, which it says
         said = instep("train", "my.py")
     assert said.code == 1
-    assert said.err.startswith("note: <lambda> is taken to be a mean over samples.")
+    assert said.err.startswith("note: <lambda> counts as a mean over samples.")
     assert re.fullmatch(r"instep: step 0 \(epoch 0, batch 0\): .*", said.err.splitlines()[-1])
     assert "Traceback" not in said.err
 

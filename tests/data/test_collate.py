@@ -166,9 +166,9 @@ def test_paddings_that_make_no_sense() -> None:
 def test_padding_promotes_and_refuses_what_it_was_told_of_no_column() -> None:
     assert pad(give=None)([([1, 2], 0), ([1.5], 1)])[0].tolist() == [[1.0, 2.0], [1.5, 0.0]]
     assert pad({1: -100}, give=None)([([1, 2], [1, 2]), ([1], [1])])[1].tolist() == [[1, 2], [1, -100]]
-    with pytest.raises(DescriptionError, match=r"pad\(\) is told of a column 'lables'; a sample has 'x', 'labels'"):
+    with pytest.raises(DescriptionError, match=r"pad\(\) names a column 'lables'; a sample has 'x', 'labels'"):
         pad({"lables": -100})([{"x": [1], "labels": [1]}])
-    with pytest.raises(DescriptionError, match=r"pad\(\) is told of a column 'z'"):
+    with pytest.raises(DescriptionError, match=r"pad\(\) names a column 'z'"):
         pad(of="z")([{"x": [1]}])
     with pytest.raises(DescriptionError, match=r"pad\(\) has 1 values for samples of 2 entries; give one for each"):
         pad((-1,))([([1], [1])])

@@ -171,7 +171,7 @@ def make(folder: Path, train: Any, valid: Any = None) -> Trainer:
     )
 
 
-@pytest.mark.filterwarnings("ignore:.*is taken to be a mean over samples")
+@pytest.mark.filterwarnings("ignore:.*counts as a mean over samples")
 def test_another_transform_is_another_run(tmp_path: Path) -> None:
     make(tmp_path / "run", source((X, Y), transform=doubled), source((X, Y), batch_transform=negated)).fit()
     settings = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]

@@ -23,7 +23,7 @@ from feeds import CPU, Counting, Squares, assert_equal, read
 from instep.data import Order, class_balanced, pad, source, weighted
 from instep.data.feed import Feed
 from instep.data.loading.loader import Loader
-from instep.data.sources.dataloader import taken
+from instep.data.sources.dataloader import dataloader_parts
 from instep.errors import DescriptionError, Notice
 
 X, Y = torch.arange(20.0).view(10, 2), torch.arange(10)
@@ -83,7 +83,7 @@ def test_how_its_workers_run_is_kept() -> None:
     given = DataLoader(
         Squares(), num_workers=2, prefetch_factor=5, timeout=60, worker_init_fn=begun.append, multiprocessing_context="fork"
     )
-    settings = taken(given, "train").settings
+    settings = dataloader_parts(given, "train").settings
     assert (settings.prefetch, settings.timeout_s, settings.context.get_start_method()) == (5, 60, "fork")
     assert settings.init is not None
     assert train_loader(feed(given, num_workers=0)).choice.workers == 0  # type: ignore[union-attr]  # what is said here counts

@@ -73,7 +73,7 @@ def test_whole_batches_are_transformed_under_their_keys(workers: int) -> None:
     assert_same(list(made.batches(1, 1)), whole[4:])
     made.close()
     plain = read(loader(data))
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(keys.for_batch_transform(0, 1, 4))
         assert torch.equal(whole[4].data, noisy(plain[4].data))
 

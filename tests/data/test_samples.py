@@ -64,7 +64,7 @@ def test_pythons_generator_is_keyed_whenever_it_is_drawn_from(which: set[int]) -
     found = [source.fetch(torch.arange(first, first + 8), Position(0, 1, first)) for first in range(0, 64, 8)]
     assert data.loaded == list(range(64))  # each once
     for index in range(64):
-        with keys.borrowed():
+        with keys.fork_rng():
             keys.seed_all(keys.for_sample(0, 1, index))
             expected = data[index]
         got = [column[index % 8] for column in found[index // 8]]
@@ -79,7 +79,7 @@ def test_an_error_after_a_draw_is_that_of_the_keyed_sample() -> None:
                 raise ValueError(f"drew {drawn[0]}")
             return drawn
 
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(keys.for_sample(0, 0, 9))
         expected = random.random()
     source = as_source(Unlucky({17}), "train")
@@ -94,7 +94,7 @@ def test_collating_is_keyed_by_the_batch() -> None:
 
     first, again = (fetch(Squares(), 0, 1, collate=collate) for _ in range(2))
     assert torch.equal(first, again)
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(keys.for_batch(0, 0, 0))
         assert torch.equal(first, torch.rand(2))
 

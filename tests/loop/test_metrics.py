@@ -305,5 +305,5 @@ def test_a_part_can_be_monitored() -> None:
 
 
 def test_notices_of_losses_nobody_knows_stay() -> None:
-    with pytest.warns(Notice, match="own_loss is taken to be a mean over samples"):
+    with pytest.warns(Notice, match="own_loss counts as a mean over samples"):
         trainer(own_loss)

@@ -45,7 +45,7 @@ def test_an_unknown_loss_counts_samples_and_says_so_once() -> None:
     def my_loss(output: Tensor, target: Tensor) -> Tensor:
         return output.square().mean()
 
-    with pytest.warns(Notice, match=r"my_loss is taken to be a mean over samples.*return Loss\(value, count\)") as seen:
+    with pytest.warns(Notice, match=r"my_loss counts as a mean over samples.*return Loss\(value, count\)") as seen:
         objective = from_loss(my_loss)
         assert computed(objective).count == 6
         computed(objective)

@@ -74,7 +74,7 @@ def test_it_is_the_plain_loop_bit_for_bit(every: int) -> None:
             optimizer_d.step()
             expected["d"].append(loss.item())
             if (step + 1) % every == 0:
-                keys.seed_all(keys.for_step(0, step, player=1))
+                keys.seed_all(keys.for_step(0, step, turn=1))
                 optimizer_g.zero_grad()
                 loss = fooling(plain, (X[places], Y[places]))
                 loss.backward()

@@ -34,7 +34,7 @@ def gradient_of_all(model: nn.Module, x: Tensor, y: Tensor, part: Part) -> tuple
                 value.backward()
         for total, p in zip(mean, parameters, strict=True):
             total += (torch.zeros_like(p) if p.grad is None else p.grad) / part.processes
-        told.append(own.told(CPU))
+        told.append(own.numbers(CPU))
         sums.append(own)
     total_told = torch.stack(told).sum(0)
     for own in sums:

@@ -13,7 +13,7 @@ from torch import nn
 
 from instep import OneCycle
 from instep.data.sources.recognize import as_source
-from instep.run.description import fingerprint, told
+from instep.run.description import as_setting, fingerprint
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ from instep.run.description import fingerprint, told
     ids=lambda value: type(value).__name__,
 )
 def test_settings_are_told_apart(one: Any, other: Any) -> None:
-    assert told(one) != told(other)
-    assert told(one) == told(one)
-    json.dumps(told(one), allow_nan=False)
+    assert as_setting(one) != as_setting(other)
+    assert as_setting(one) == as_setting(one)
+    json.dumps(as_setting(one), allow_nan=False)
 
 
 def test_sets_are_told_in_one_order() -> None:
-    assert told({"b", "a"}) == ["a", "b"]
+    assert as_setting({"b", "a"}) == ["a", "b"]
 
 
 def test_functions_of_torch_are_told_by_their_names() -> None:
-    assert told(F.cross_entropy) == "cross_entropy"
+    assert as_setting(F.cross_entropy) == "cross_entropy"
 
 
 def test_data_is_told_apart_by_length_structure_and_content() -> None:

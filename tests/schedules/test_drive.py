@@ -124,7 +124,7 @@ def test_a_group_that_went_away() -> None:
     driver = drive(Linear(), optimizer, total_steps=10)
     del optimizer.param_groups[0]
     with pytest.raises(
-        DescriptionError, match="had 2 parameter groups and has 1 now, and it cannot be told which is gone; freeze a"
+        DescriptionError, match="had 2 parameter groups and has 1 now, and it is not clear which is gone; freeze a"
     ):
         driver.before_update(1)
 

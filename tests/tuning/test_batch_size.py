@@ -150,7 +150,7 @@ def test_without_a_budget_it_is_what_the_machine_has(monkeypatch: pytest.MonkeyP
     assert search.memory_bytes is not None
     assert "that this process may hold" in search.reason
     monkeypatch.setattr(resident, "available_bytes", lambda: None)
-    with pytest.raises(InstepError, match="how much memory is free cannot be told on this system; pass memory_bytes="):
+    with pytest.raises(InstepError, match="how much memory is free is not known on this system; pass memory_bytes="):
         find_batch_size(wide_run(8))
 
 

@@ -47,7 +47,7 @@ class ToyRun:
             yield self._update(step, samples or self.batch_size)
 
     def evaluate(self) -> dict[str, float]:
-        with torch.no_grad(), keys.borrowed():
+        with torch.no_grad(), keys.fork_rng():
             keys.seed_all(0)
             return {"valid/loss": float(self._objective(self.model, self._data))}
 

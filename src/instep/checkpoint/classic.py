@@ -24,7 +24,10 @@ OPTIMIZER = ("optimizer_state_dict", "optimizer", "optimizer_states")
 def save_classic(
     path: str | Path, model: Models, optimizer: Optimizers, *, epoch: int, loss: float | Tensor, **extras: Any
 ) -> None:
-    """Write the classic dictionary; `extras` are entries of your own: numbers, strings, tensors and containers of them."""
+    """Write the dictionary of PyTorch's tutorials, with `torch.save`.
+
+    `extras` are entries of your own: numbers, strings, tensors and containers of them.
+    """
     content: dict[str, Any] = {"epoch": epoch}
     for name, one in as_models(model).items():
         content[_key("model", name)] = state_of(one)
@@ -38,10 +41,18 @@ def save_classic(
 
 
 def load_classic(path: str | Path, model: Models, optimizer: Optimizers | None = None, *, strict: bool = True) -> dict[str, Any]:
-    """Give a model, and an optimizer where one is passed, what a dictionary holds; returns the rest of it.
+    """Load the dictionary of PyTorch's tutorials into a model, and an optimizer where one is passed; returns the other entries.
 
-    Takes also a bare state_dict, and dictionaries with `state_dict` or `model` in place of `model_state_dict`. Nothing is
-    changed where an error is raised.
+    Reads also a bare state_dict, and dictionaries with `state_dict` or `model` in place of `model_state_dict`. An error leaves
+    everything as it was.
+
+    >>> import tempfile, torch
+    >>> model = torch.nn.Linear(4, 2)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_classic(f"{folder}/old.pt", model, optimizer, epoch=3, loss=0.5)
+    ...     load_classic(f"{folder}/old.pt", model, optimizer)
+    {'epoch': 3, 'loss': 0.5}
     """
     path = Path(path)
     content = read_torch(path)

@@ -54,7 +54,7 @@ def save_model(model: Models, path: str | Path) -> None:
 def load_model(
     model: Models, path: str | Path, *, strict: bool = True, weights: Literal["model", "ema"] | None = None
 ) -> Difference:
-    """Give a model the weights in a file, of a checkpoint, or of a run (its best, or latest where it has no best).
+    """Load the weights of a file, of a checkpoint, or of a run (its best, or its latest where it has no best) into a model.
 
     Takes safetensors and torch files, also the dictionaries that people keep a state_dict in. Names match with or without the
     prefixes `module.` and `_orig_mod.`. What does not fit is an error with a table, and the model stays as it was; with

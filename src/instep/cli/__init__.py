@@ -9,14 +9,14 @@ from instep.cli import border
 
 # A command is a module of this folder with `run(arguments) -> exit code`; find-lr would be find_lr.py.
 COMMANDS = {
-    "train": "train what a file describes, or the built-in recipe",
+    "train": "train what a file describes, or the built-in example",
     "evaluate": "evaluate the weights of a run",
     "predict": "predict with the weights of a run",
-    "export": "write the model of a run as a .pt2 that needs no code of yours",
+    "export": "write the model of a run as a .pt2 that runs without its class",
     "find-lr": "find a learning rate for what a file describes",
     "find-batch": "find the largest micro-batch that fits in memory",
     "doctor": "watch a training script and name its mistakes",
-    "preview": "show what the model will really see of the data",
+    "preview": "show what the model will see of the data",
     "init": "write a commented file to start from",
     "show": "show one run",
     "runs": "list the runs in a folder",
@@ -33,7 +33,7 @@ usage: instep COMMAND [options…]
   instep train            trains on handwritten digits that come with Instep
   instep train my.py      trains what build() in my.py describes
   instep doctor my.py     runs any PyTorch training and names its mistakes
-  instep COMMAND --help   what a command takes
+  instep COMMAND --help   the options of a command
   instep --version        which Instep this is"""
 
 

@@ -18,7 +18,7 @@ from instep.run.run_files import CHECKPOINTS, read_run
 
 @dataclass(frozen=True)
 class Own:
-    """Show how two runs differ: in what they were told, in their numbers, in their weights."""
+    """Show how two runs differ: in their description, their numbers and their weights."""
 
     first: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a run, like runs/digits."""

@@ -23,11 +23,11 @@ class Own:
     """How to look for the largest micro-batch; nothing is trained or written."""
 
     memory_bytes: Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="(default: what is free)")] = None
-    """On a CPU, what the whole process may hold, like 8GB."""
+    """On a CPU, the memory that the whole process may use, like 8GB."""
     margin: float = 0.1
     """The share of the memory that is left free."""
     most: Annotated[int | None, tyro.conf.arg(metavar="SAMPLES", help_behavior_hint="(default: all training samples)")] = None
-    """No larger micro-batch is looked at."""
+    """The largest micro-batch to look at."""
     paces: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = True
     """Leave out how fast each size is."""
     json: _Flag = False

@@ -26,13 +26,13 @@ class Own:
     high: float = 10.0
     """The learning rate to end with, unless the loss diverges before."""
     steps: int = 100
-    """How many updates it takes from one to the other."""
+    """Updates from one to the other."""
     repeats: int = 2
-    """How often that is done, each time on other batches."""
+    """How often the test is made, each time on other batches."""
     mode: Mode = "exponential"
     """Let the learning rate grow by equal factors, or (linear) by equal amounts."""
     save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Draw it into this file: .svg or .json."""
+    """Save the test to this file: .svg or .json."""
     json: _Flag = False
     """Print it as one JSON object on stdout, everything else on stderr."""
 

@@ -19,7 +19,7 @@ class Own:
     """Write a commented file to start from; it trains as it is."""
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[PATH]")] = Path("train.py")
-    """Where to; a file that is there already is not touched."""
+    """Where to write it; a file that exists is not overwritten."""
 
 
 def run(arguments: Sequence[str]) -> int:

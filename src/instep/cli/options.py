@@ -50,13 +50,23 @@ class Given:
     hyper_parameters: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Help:
+    """How the help of a command begins."""
+
+    usage: str
+    description: str
+
+
 def parse(kind: type[Own], arguments: Sequence[str], *, prog: str) -> Own:
     """The options of a command, as an instance of its dataclass."""
     parsed: Own = _ask(kind, arguments, prog, [field.name for field in fields(kind)])  # type: ignore[arg-type]
     return parsed
 
 
-def parse_with_build(own: type[Own], build: Callable[..., Any], arguments: Sequence[str], *, prog: str, where: str) -> Given:
+def parse_with_build(
+    own: type[Own], build: Callable[..., Any], arguments: Sequence[str], *, prog: str, where: str, help_of: Help | None = None
+) -> Given:
     """The command's own options and the hyper-parameters, of one command line; `where` says in an error whose build it is."""
     parameters = _typed_parameters(build, where)
     annotations = {name: parameter.annotation for name, parameter in parameters.items()}
@@ -72,7 +82,7 @@ def parse_with_build(own: type[Own], build: Callable[..., Any], arguments: Seque
     collected.__annotations__ = annotations
     collected.__doc__ = build.__doc__
     names = [*parameters, *(field.name for field in fields(own))]  # type: ignore[arg-type]
-    values: dict[str, Any] = _ask(collected, arguments, prog, names)
+    values: dict[str, Any] = _ask(collected, arguments, prog, names, help_of)
     return Given(values.pop(_OWN), values)
 
 
@@ -109,11 +119,17 @@ def _with_a_type(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}: {kind}{' | None' if parameter.default is None else ''} = {parameter.default!r}"
 
 
-def _ask(target: Any, arguments: Sequence[str], prog: str, names: Sequence[str]) -> Any:
+def _ask(target: Any, arguments: Sequence[str], prog: str, names: Sequence[str], help_of: Help | None = None) -> Any:
     heard = io.StringIO()
     try:
         with contextlib.redirect_stderr(heard), _plain_where_asked():
-            answer, unknown = tyro.cli(target, prog=prog, args=list(arguments), return_unknown_args=True)
+            answer, unknown = tyro.cli(
+                target,
+                prog=help_of.usage if help_of else prog,
+                description=help_of.description if help_of else None,
+                args=list(arguments),
+                return_unknown_args=True,
+            )
     except SystemExit as stop:
         if not stop.code:  # --help was asked for and shown
             raise

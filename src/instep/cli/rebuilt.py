@@ -21,7 +21,7 @@ from instep.data.pieces import piece
 from instep.data.structure import size
 from instep.errors import CheckpointError
 from instep.records import differences
-from instep.run.description import told
+from instep.run.description import as_setting
 from instep.run.run_files import CHECKPOINTS, RecordedRun, read_run, section
 from instep.trainer import Trainer
 
@@ -120,7 +120,7 @@ def _hyper_parameters(run: RecordedRun, found: script.Script) -> dict[str, Any]:
 
 def _as_recorded(name: str, now: Any, recorded: Mapping[str, Any], found: script.Script) -> Any:
     """The value of a parameter as it was: a default may have been changed since."""
-    if name not in recorded or told(now) == recorded[name]:
+    if name not in recorded or as_setting(now) == recorded[name]:
         return now
     before = recorded[name]
     if isinstance(now, Path) and isinstance(before, str):

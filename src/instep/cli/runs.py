@@ -16,7 +16,7 @@ class Own:
     """List the runs in a folder."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
-    """Where to look, at any depth."""
+    """The folder to search, at any depth."""
 
 
 def run(arguments: Sequence[str]) -> int:

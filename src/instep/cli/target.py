@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from instep.cli import script
+from instep.cli import COMMANDS, script
 from instep.cli.border import WrongUse
-from instep.cli.options import Given, parse_with_build
+from instep.cli.options import Given, Help, parse_with_build
 
 
 def file_first(arguments: Sequence[str], command: str) -> tuple[str | None, list[str]]:
@@ -24,7 +24,16 @@ def parsed(own: type, found: script.Script, options: Sequence[str], command: str
     """The command's own options and build's; one name cannot be both."""
     _require_apart(own, found.build, str(found), command)
     prog = f"instep {command} {target}" if target else f"instep {command}"
-    return parse_with_build(own, found.build, options, prog=prog, where=str(found))
+    return parse_with_build(own, found.build, options, prog=prog, where=str(found), help_of=help_for(command, found, target))
+
+
+def help_for(command: str, found: script.Script, target: str | None) -> Help:
+    """What the command does, and what the file that it works on describes."""
+    described = (inspect.getdoc(found.build) or "").partition("\n\n")[0]
+    whose = f"{found}:" if target else "Without a FILE, it is the built-in example:"
+    file = target or "[FILE.py[:build]]"
+    does = f"{COMMANDS[command].capitalize()}."
+    return Help(f"instep {command} {file}", f"{does}\n\n{whose} {described}" if described else does)
 
 
 def _require_apart(own: type, build: Callable[..., Any], where: str, command: str) -> None:

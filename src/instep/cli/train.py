@@ -19,6 +19,7 @@ from instep.checkpoint import steps
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
 from instep.cli.options import Given, parse_with_build
+from instep.cli.target import help_for
 from instep.cli.words import words_of
 from instep.errors import ChangedRun, InstepError
 from instep.report.plan import render
@@ -33,7 +34,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class Own:
-    """Where and how to run; none but --find-lr changes the result."""
+    """Where and how to run; only --find-lr and --allow-changes can change the result."""
 
     folder: Annotated[
         Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: the one that build sets, else runs/<file>)")
@@ -44,9 +45,9 @@ class Own:
     new: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Start beside an old run: the folder gets the next free number, like runs/train-2."""
     allow_changes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME …]", help_behavior_hint="(default: none)")] = ()
-    """Go on with the run in the folder though these have changed, like lr."""
+    """Resume the run in the folder although these have changed, like lr."""
     find_lr: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
-    """Make a range test first and train with what it suggests: as the peak of a OneCycle, else as the optimizer's lr."""
+    """Make a range test first and train with its suggestion: as the peak of a OneCycle, else as the optimizer's lr."""
     dry_run: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Build, show the plan, try two updates and an evaluation; nothing is written."""
     progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
@@ -54,13 +55,13 @@ class Own:
     no_progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Show no progress."""
     processes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one, without torchrun)")] = None
-    """Train on so many processes of this machine: the same training. torchrun starts them."""
+    """Train with this many processes on this machine, started by torchrun; the result is the same."""
     nodes: Annotated[str, tyro.conf.arg(metavar="N", help_behavior_hint="(default: 1)")] = "1"
-    """Train on so many machines: give the same command on each."""
+    """Train on this many machines; give the same command on each."""
     rendezvous: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT", help_behavior_hint="")] = None
-    """Where several machines meet: one of them, the same for all."""
+    """With several machines: the address of one of them, the same on all."""
     max_restarts: Annotated[int, tyro.conf.arg(metavar="N", help_behavior_hint="(default: 0)")] = 0
-    """Start again from the newest checkpoint when a process dies, at most so many times."""
+    """When a process dies, restart from the newest checkpoint, at most this many times."""
     json: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Print the final numbers as one JSON object on stdout, everything else on stderr."""
 
@@ -70,7 +71,8 @@ def run(arguments: Sequence[str]) -> int:
     target, options = split(arguments)
     found = script.load(target) if target else script.recipe()
     prog = f"instep train {target}" if target else "instep train"
-    given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
+    help_of = help_for("train", found, target)
+    given = parse_with_build(Own, found.build, options, prog=prog, where=str(found), help_of=help_of)
     own: Own = given.own
     _require_one_place(own)
     if _asks_for_processes(own) and _STARTED not in os.environ:

@@ -78,7 +78,7 @@ def source(
     steps_per_epoch: int | None = None,
     **unknown: Never,
 ) -> DataSource:
-    """A data set with more said about it, for `train=`, `valid=`, `evaluate()` and `predict()` of a Trainer.
+    """A data set with its transforms, sampler, collate function or target: for `train=`, `valid=`, `evaluate()`, `predict()`.
 
     `data` is anything that could be passed by itself; for `valid=` also the share of the training data to hold out.
     `transform` is applied to each sample, `batch_transform` to each batch on the device. `collate_fn` makes a batch of a list of

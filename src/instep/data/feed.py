@@ -22,7 +22,7 @@ from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
-from instep.data.sources.dataloader import Taken, WorkerSettings, taken
+from instep.data.sources.dataloader import DataLoaderParts, WorkerSettings, dataloader_parts
 from instep.data.sources.recognize import Reading, as_data
 from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
@@ -38,7 +38,7 @@ class Opened(NamedTuple):
 
     data: Source | Stream
     said: DataSource
-    given: Taken | None
+    given: DataLoaderParts | None
 
 
 class Feed:
@@ -257,7 +257,7 @@ class Feed:
     # --- What goes with what
 
     def _opened(self, said: DataSource, name: str, reading: Reading) -> Opened:
-        given = taken(said.data, name) if isinstance(said.data, DataLoader) else None
+        given = dataloader_parts(said.data, name) if isinstance(said.data, DataLoader) else None
         collate = said.collate_fn or (given.collate if given else None)
         data = as_data(given.dataset if given else said.data, name, replace(reading, collate=collate))
         _check_steps(said, data)

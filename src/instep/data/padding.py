@@ -44,7 +44,7 @@ class Padding:
         asked = [*(self.pad_value if isinstance(self.pad_value, Mapping) else ()), *([] if self.of is None else [self.of])]
         for name in asked:
             if name not in there and str(name) not in map(str, there):
-                raise DescriptionError(f"pad() is told of a column {name!r}; a sample has {', '.join(map(repr, there))}.")
+                raise DescriptionError(f"pad() names a column {name!r}; a sample has {', '.join(map(repr, there))}.")
         if isinstance(self.pad_value, Sequence) and len(self.pad_value) != len(there):
             raise DescriptionError(
                 f"pad() has {len(self.pad_value)} values for samples of {len(there)} entries; give one for each."

@@ -117,7 +117,7 @@ class Whole:
         return self._kept[2][start:stop].copy()
 
     def _computed(self, seed: int, epoch: int) -> Indices:
-        with keys.borrowed():
+        with keys.fork_rng():
             keys.seed_all(keys.for_sampler(seed, epoch))  # what it draws from the global generators comes again
             given = self._function(epoch, seed)
         return checked(given, self._length, self._name, f"sampler= in epoch {epoch}")

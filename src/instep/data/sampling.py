@@ -191,7 +191,7 @@ def _list_epoch(given: Any, epoch: int, seed: int) -> list[int]:
 
 
 def _keyed(function: Callable[[int, int], list[int]], epoch: int) -> list[int]:
-    with keys.borrowed():
+    with keys.fork_rng():
         keys.seed_all(keys.for_sampler(0, epoch))
         return function(epoch, 0)
 

@@ -1,6 +1,7 @@
-"""Many processes: the same result. PyTorch's own engine underneath: torchrun, process groups, DistributedDataParallel, FSDP2.
+"""Many processes: the same result. It uses PyTorch's torchrun, process groups, DistributedDataParallel and FSDP2.
 
-`world` is who takes part, `spread` what a Trainer asks of it, `turn` the exchange of gradients, `shared` the sums over all
-processes, `agreement` what must be the same everywhere, `state` the tensors that are rank 0's, `launch` torchrun for the command.
-`shard` is for models that do not fit in one process, `stand_in` lets all of them call such a model equally often.
+`world` is the processes that take part and `meeting` how they find one another, `processes` what a run asks of them, `turn` the
+exchange of gradients and counts, `agreement` what must be the same everywhere, `state` the tensors of rank 0, `interrupt` the
+signals, `launch` torchrun for the command. `shard` is for models that do not fit in one process, `dtensors` for their tensors;
+`stand_in` lets all processes call such a model equally often.
 """

@@ -54,14 +54,14 @@ class Stopping:
         self._interrupt = AgreedInterrupt()
         return self._interrupt
 
-    def told(self, lacking: bool) -> Tensor:
+    def flags(self, lacking: bool) -> Tensor:
         """Whether a gradient is lacking here, and each signal."""
         asked = None if self._interrupt is None else self._interrupt.noted
         return torch.tensor([float(lacking), *(float(asked == number) for number in SIGNALS)], dtype=torch.float64)
 
-    def take(self, told: list[float]) -> bool:
+    def take(self, totals: list[float]) -> bool:
         """Whether some process lacks a gradient; notes the signals that some process has heard."""
-        lacking, *signals = told
+        lacking, *signals = totals
         self._agree(signals)
         return bool(lacking)
 

@@ -2,7 +2,7 @@
 
 DistributedDataParallel does it, while the last backward is still going on. It is put round a module that holds the parameters and
 nothing else, and calls whatever it is given: so an objective gets the user's own model, with all its methods, and each of several
-players has an exchange of its own. Earlier micro-batches are not told to it at all.
+objectives has an exchange of its own. It knows nothing of the earlier micro-batches.
 
 DistributedDataParallel waits for every parameter on every process. Those that one has no gradient for (its part of the batch is
 empty, nothing in it counts, a branch was not taken) go backward with zeros there: nobody waits for ever, nothing is skipped.
@@ -34,13 +34,13 @@ class Sums(Protocol):
     bad_on_host: bool
 
     def add(self, loss: Any) -> Tensor | None: ...
-    def told(self, device: torch.device) -> Tensor: ...
-    def take(self, told: Tensor, pieces_at_most: int) -> None: ...
+    def numbers(self, device: torch.device) -> Tensor: ...
+    def take(self, totals: Tensor, pieces_at_most: int) -> None: ...
     def nonfinite(self) -> float | None: ...
 
     @property
     def part_names(self) -> tuple[str, ...]: ...
-    def told_parts(self, names: Sequence[str], device: torch.device) -> Tensor: ...
+    def part_numbers(self, names: Sequence[str], device: torch.device) -> Tensor: ...
     def take_parts(self, names: Sequence[str], told: Tensor) -> None: ...
 
 
@@ -111,13 +111,13 @@ class Turn:
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
         """
-        numbers, flags = sums.told(self._device), torch.cat([self._stopping.told(bool(lacking)), self._told_parts(sums)])
+        numbers, flags = sums.numbers(self._device), torch.cat([self._stopping.flags(bool(lacking)), self._part_flags(sums)])
         if self._flags_apart:
             self._world.sum(numbers)
             self._world.sum(flags)
         else:
-            told = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
-            numbers, flags = told[: len(numbers)], told[len(numbers) :]
+            totals = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
+            numbers, flags = totals[: len(numbers)], totals[len(numbers) :]
         sums.take(numbers, self._world.size)
         *stopping, with_parts, with_new_parts = flags.tolist()
         if self._stopping.take(stopping):
@@ -127,7 +127,7 @@ class Turn:
         if stop_on_bad and sums.bad_on_host:
             raise self._not_finite(sums)
 
-    def _told_parts(self, sums: Sums) -> Tensor:
+    def _part_flags(self, sums: Sums) -> Tensor:
         """Whether losses of this process have parts, and ones that not all processes know of."""
         names = sums.part_names
         return torch.tensor([bool(names), not set(names) <= set(self._part_names)], dtype=torch.float64)
@@ -136,7 +136,7 @@ class Turn:
         """The parts of the losses of all processes; only runs that have some come here."""
         if are_new:
             self._part_names = tuple(sorted({*self._part_names, *chain(*self._world.gather_objects(sums.part_names))}))
-        sums.take_parts(self._part_names, self._world.sum(sums.told_parts(self._part_names, self._device)))
+        sums.take_parts(self._part_names, self._world.sum(sums.part_numbers(self._part_names, self._device)))
 
     def _leave_unused(self, lacking: set[Tensor]) -> None:
         """A parameter that no process has a gradient for keeps none: an optimizer leaves it alone, as on one process."""

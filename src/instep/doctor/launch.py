@@ -68,7 +68,7 @@ class ProcessWatch:
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.journal = journal
         self._settings = settings
-        self._visit: Any = None
+        self._watcher: Any = None
 
     def start(self) -> None:
         if "torch" in sys.modules:
@@ -78,34 +78,34 @@ class ProcessWatch:
 
     def collect_margins(self) -> Margins:
         """How clearly the rules will have decided; torch must have been imported."""
-        assert self._visit is not None
+        assert self._watcher is not None
         margins: Margins = Margins()
-        self._visit.trace.margins = margins
+        self._watcher.trace.margins = margins
         return margins
 
     def end(self) -> None:
         """The last judgement of this process."""
-        visit = self._visit
-        if visit is None:
+        watcher = self._watcher
+        if watcher is None:
             return
-        if visit.trace.backwards or visit.trace.steps or os.environ.get(PID) == str(os.getpid()):
-            visit.end()
-            self.journal.closed(visit.trace.steps, visit.hub.failures)
+        if watcher.trace.backwards or watcher.trace.steps or os.environ.get(PID) == str(os.getpid()):
+            watcher.end()
+            self.journal.closed(watcher.trace.steps, watcher.hub.failures)
         else:
-            visit.leave()
+            watcher.leave()
 
     def _begin(self) -> None:
         from instep.doctor.watcher import Watcher
 
-        if self._visit is not None:
+        if self._watcher is not None:
             return
-        visit = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
+        watcher = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
         try:
-            visit.begin()
+            watcher.begin()
         except Exception:  # the script goes on unwatched
             self.journal.closed(0, [traceback.format_exc()])
             return
-        self._visit = visit
+        self._watcher = watcher
         register_after_fork(self, ProcessWatch._end_with_child)
 
     def _end_with_child(self) -> None:

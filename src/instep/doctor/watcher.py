@@ -128,15 +128,15 @@ class Watcher:
 
 
 def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Watcher:
-    """The doctor, for `with`: watches any PyTorch training inside the block and says at its end what is wrong with it.
+    """The doctor as a context manager: watches any PyTorch training inside the block and reports its mistakes at the end.
 
-    Nothing of the training changes. `visit.findings` holds what was found; `aloud=False` prints nothing; ids in `ignore` are
-    left out.
+    The training stays the same. `watcher.findings` holds what was found; `aloud=False` prints nothing; ids in `ignore` are
+    left out; `strict=True` counts hints as warnings.
 
     >>> import instep
-    >>> with instep.watch(aloud=False) as visit:
+    >>> with instep.watch(aloud=False) as watcher:
     ...     pass  # your training loop
-    >>> visit.findings
+    >>> watcher.findings
     []
     """
     return Watcher(Settings(ignore=tuple(ignore), strict=strict), aloud=aloud)
@@ -149,11 +149,11 @@ def _silence_about_hooks() -> None:
 
 def _after_fork() -> None:
     """A forked child that loads data is left alone; another goes on watching."""
-    visit = Watcher._going_on
-    if visit is not None and any(
-        frame.f_globals.get("__name__") == "torch.utils.data.dataloader" for frame in visit.locator.frames()
+    watcher = Watcher._going_on
+    if watcher is not None and any(
+        frame.f_globals.get("__name__") == "torch.utils.data.dataloader" for frame in watcher.locator.frames()
     ):
-        visit.leave()
+        watcher.leave()
 
 
 if hasattr(os, "register_at_fork"):

@@ -89,7 +89,7 @@ class ErrorPlace:
             return as_loss(compute(self._model, data), data).value
 
         try:
-            with keys.borrowed(device), evaluating(self._model):
+            with keys.fork_rng(device), evaluating(self._model):
                 rows = bisect(len(batch.indices), own_losses(batch.data, loss_of))
         except Exception:  # whatever a user's code raises on a piece of a batch, the run has stopped for another reason
             return ""

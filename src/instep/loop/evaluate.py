@@ -81,7 +81,7 @@ def evaluate(
     losses = _Losses()
     measuring.start(metrics, device)
     matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
-    with keys.borrowed(device), evaluating(model):
+    with keys.fork_rng(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             loss = as_loss(objective(called, data), data)
@@ -122,7 +122,7 @@ def predict(
     """
     call = forward if call is None else call
     outputs = []
-    with keys.borrowed(device), evaluating(model):
+    with keys.fork_rng(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             output = map_columns(_on_cpu, call(model, data))

@@ -188,7 +188,7 @@ class Evaluator:
     def _training_batches(self) -> Iterator[Any]:
         """The same ones every time, as training gets them, none smaller than the others."""
         loader = self._feed.train_loader(batch_size=self._size, device=self._device, drop_last=True, workers=0)
-        with keys.borrowed(self._device):
+        with keys.fork_rng(self._device):
             for batch in itertools.islice(loader.batches(epoch=0), MOST_BATCHES):
                 keys.seed_all(keys.for_evaluation(self._seed, batch.index), self._device)
                 yield batch.data

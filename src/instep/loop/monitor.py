@@ -70,7 +70,7 @@ def mode_for(name: str, asked: Literal["auto", "min", "max"], metrics: Mapping[s
     if any(word in _HIGHER for word in words):
         return "max"
     raise DescriptionError(
-        f'whether less or more of {name} is better cannot be told from its name; use monitor_mode="min" or "max".'
+        f'whether less or more of {name} is better is not clear from its name; use monitor_mode="min" or "max".'
     )
 
 

@@ -28,10 +28,10 @@ class Loss:
     `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
     the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
     `output` and `target` feed the metrics; targets that are `ignore_index` do not count there, and a single output above
-    `threshold` (0.5 for probabilities) means class 1. A loss that is a sum rather than a mean is said with `Loss.sum`.
+    `threshold` (0.5 for probabilities) means class 1. For a loss that is a sum and not a mean, use `Loss.sum`.
 
-    A mean that is worked out by hand should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and
-    nobody looks.
+    A mean that you compute yourself should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and is
+    not noticed.
 
     `parts` are what the value is made of, by name: means over the same `count` (sums, for `Loss.sum`). They are added up like the
     value and stand beside it in the history, the evaluations and the progress; no gradient is taken of them.
@@ -93,7 +93,7 @@ def from_loss(loss: LossFunction) -> Objective:
     counted = known(loss)
     if counted is None:
         warnings.warn(
-            f"{_name(loss)} is taken to be a mean over samples. If it is a mean over something else (tokens, weights), "
+            f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
             "return Loss(value, count) from an objective, so that a split batch stays exact.",
             Notice,
             stacklevel=4,  # where the Trainer is made
@@ -105,7 +105,7 @@ def from_loss(loss: LossFunction) -> Objective:
 def from_output() -> Objective:
     """The objective `model(**batch).loss` on mapping batches, for models that work out their own loss."""
     warnings.warn(
-        "the loss in the model's output is taken to be a mean over samples. If it is a mean over something else (tokens), pass "
+        "the loss in the model's output counts as a mean over samples. If it is a mean over something else (tokens), pass "
         "objective=f(model, batch) that returns Loss(value, count), so that a split batch stays exact.",
         Notice,
         stacklevel=4,

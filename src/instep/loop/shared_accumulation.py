@@ -9,7 +9,7 @@ gradients have their usual size). The exchange gives the mean over P processes, 
 
     P·ref / Σ cᵢ        ( P for losses that are sums )
 
-Nobody leaves before the exchange: who did would let the others wait. So a loss that is not finite is told, and judged by all.
+No process leaves before the exchange, or the others would wait for it. So each sends whether its loss is finite, and all decide.
 """
 
 import math
@@ -41,7 +41,7 @@ class SharedSums(Sums):
         self._all: Any = None  # numbers where the host knows them, else a tensor on the device
         self._all_pieces = 0
 
-    def told(self, device: torch.device) -> Tensor:
+    def numbers(self, device: torch.device) -> Tensor:
         """What the others need to know, in double precision."""
         kinds = [float(self._kind == kind) for kind in ("mean", "sum")]
         if not self._values:
@@ -58,10 +58,10 @@ class SharedSums(Sums):
         bad = (~torch.isfinite(counted)).any().double()
         return torch.cat([torch.stack([units_there, counted.sum()]), on_host[:1], bad.reshape(1), on_host[1:]])
 
-    def take(self, told: Tensor, pieces_at_most: int) -> None:
-        """What all of them told, added up."""
-        if readable(told):
-            self._all = told.tolist()
+    def take(self, totals: Tensor, pieces_at_most: int) -> None:
+        """The numbers of all processes, added up."""
+        if readable(totals):
+            self._all = totals.tolist()
             self._all_pieces = int(self._all[PIECES])
             if self._all[MEANS] and self._all[SUMS]:
                 raise ObjectiveError(
@@ -70,16 +70,16 @@ class SharedSums(Sums):
             self._kind = "sum" if self._all[SUMS] else "mean"
             self.bad_on_host = self._all[BAD] > 0
             return
-        self._all, self._all_pieces = told, pieces_at_most
+        self._all, self._all_pieces = totals, pieces_at_most
         if self._kind is None:  # nothing of this batch was computed here
-            self._kind = "sum" if told[SUMS].item() else "mean"
+            self._kind = "sum" if totals[SUMS].item() else "mean"
 
     @property
     def part_names(self) -> tuple[str, ...]:
         """The parts that losses of this process have."""
         return () if self._parts is None else self._parts.names
 
-    def told_parts(self, names: Sequence[str], device: torch.device) -> Tensor:
+    def part_numbers(self, names: Sequence[str], device: torch.device) -> Tensor:
         """What the others need to know of these parts."""
         self._parts = Parts() if self._parts is None else self._parts
         return self._parts.told(names, device, micro_batches=self._counted_pieces(), is_sum=self._kind == "sum")

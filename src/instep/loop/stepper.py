@@ -110,7 +110,7 @@ class Stepper:
         (Once a micro-batch where several processes share the update: each has its own generators.)
         """
         offset, data = micro_batch
-        key = keys.for_step(self._seed, self.step, offset, player=self._index)
+        key = keys.for_step(self._seed, self.step, offset, turn=self._index)
         if offset == 0 or self._keys_each_piece:
             keys.seed_host(key)
         self._seed_torch(key)

@@ -49,7 +49,7 @@ class Exchange(Protocol):
 
 
 class UpdateCycle:
-    """One optimizer step from any number of micro-batches, equal to the step of the whole batch.
+    """Gradient accumulation: one optimizer step from any number of micro-batches, equal to the step of the whole batch.
 
     By hand, in a loop of your own:
 
@@ -57,19 +57,19 @@ class UpdateCycle:
         for batch in batches:
             for x, y in pieces(batch, 4):
                 cycle.backward(loss_fn(model(x), y), count=len(x))
-            done = cycle.step()
+            result = cycle.step()
 
-    or at once: `done = cycle.run(micro_batches, objective)`. The objective is called as `objective(micro_batch)`, or as
+    or in one call: `result = cycle.run(micro_batches, objective)`. The objective is called as `objective(micro_batch)`, or as
     `objective(model, micro_batch)` where the cycle was given its `model`.
 
-    Order, always: gradients cleared (before the first forward of a `run`, before the first backward by hand, so they can be read
-    after the step), forward and backward over each micro-batch, unscale, normalise, penalties, clip, step. `clip_norm` and
-    `clip_value` may be one number or one a group by its name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the objective, not on bias
-    and norm; `scaler` is for half precision, and an update that it leaves out has not stepped.
+    The order is always: clear the gradients (before the first forward of a `run`, before the first backward by hand, so they can
+    be read after the step), forward and backward over each micro-batch, unscale, divide by the count, penalties, clip, step.
+    `clip_norm` and `clip_value` are one number, or one for each group by name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the
+    objective, not for biases and norm layers; `scaler` is a GradScaler for half precision, which may skip an update.
 
-    A non-finite loss raises before the step, and so do non-finite gradients where their norm is measured (`clip_norm`, also
-    math.inf); `on_nonfinite="skip"` leaves that update out instead. On an accelerator it is noticed one update late, so that
-    nothing waits for the device, while "skip" waits for it once an update.
+    A loss that is inf or nan raises before the step, and so does such a gradient where the norm is measured (`clip_norm`, also
+    math.inf); `on_nonfinite="skip"` skips that update instead. On an accelerator it is noticed one update late, so that nothing
+    waits for the device; "skip" waits for the device once an update.
     """
 
     def __init__(

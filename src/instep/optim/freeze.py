@@ -84,8 +84,8 @@ def freeze(model: nn.Module, *what: What) -> Frozen:
 def unfreeze(model: nn.Module, *what: What) -> Frozen:
     """Undo `freeze` for parts of a model, or all of it; returns what is frozen still.
 
-    A parameter is trainable again if it was before it was frozen. A module trains again if it did before, or was told to since
-    (by `model.train()`), unless the model around it is in eval mode.
+    A parameter is trainable again if it was before it was frozen. A module is in train mode again if it was before, or if
+    `model.train()` was called since, unless the model around it is in eval mode.
     """
     modules, slots = _selected(model, what)
     by_name = dict(modules_of(model))

@@ -145,6 +145,6 @@ def preview(
 ) -> Previewed:
     """The first batches of every data set of a run, after all transforms: shapes, ranges, classes, images, and warnings.
 
-    `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation. Leaves no trace in the run.
+    `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation. The run stays as it is.
     """
     return Previewed(trainer.run.look(decode=decode, mean=mean, std=std))

@@ -111,14 +111,14 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
     return {
         "format": FORMAT,
         "title": _title(description.model),
-        "hyper_parameters": {name: told(value) for name, value in hyper_parameters.items()},
-        "settings": {name: told(value) for name, value in description.settings.items()}
+        "hyper_parameters": {name: as_setting(value) for name, value in hyper_parameters.items()},
+        "settings": {name: as_setting(value) for name, value in description.settings.items()}
         | ({"frozen": list(description.frozen)} if description.frozen else {}),
         "model": {
             "class": _title(description.model),
             "parameters": {name: list(p.shape) for name, p in description.model.named_parameters()},
         },
-        "optimizer": told(description.optimizers.get("", description.optimizers)),
+        "optimizer": as_setting(description.optimizers.get("", description.optimizers)),
         "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
         **({"test": {name: fingerprint(source) for name, source in description.test.items()}} if description.test else {}),
         "device": str(description.placed.device),
@@ -134,7 +134,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
     }
 
 
-def told(value: Any) -> Any:
+def as_setting(value: Any) -> Any:
     """A setting in JSON: numbers and words as they are, things by their name and options."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -151,18 +151,18 @@ def told(value: Any) -> Any:
     if isinstance(value, Tensor):
         return f"tensor{tuple(value.shape)}:{_digest([value])}"
     if isinstance(value, Mapping):
-        return {str(key): told(inner) for key, inner in value.items()}
+        return {str(key): as_setting(inner) for key, inner in value.items()}
     if isinstance(value, set | frozenset):
-        return sorted((told(inner) for inner in value), key=str)
+        return sorted((as_setting(inner) for inner in value), key=str)
     if isinstance(value, list | tuple):
-        return [told(inner) for inner in value]
+        return [as_setting(inner) for inner in value]
     if isinstance(value, Optimizer):
-        groups = [{k: told(v) for k, v in group.items() if k != "params"} for group in value.param_groups]
+        groups = [{k: as_setting(v) for k, v in group.items() if k != "params"} for group in value.param_groups]
         return {"class": type(value).__name__, "groups": groups}
     if is_dataclass(value) and not isinstance(value, type):
-        return {"class": type(value).__name__, **{f.name: told(getattr(value, f.name)) for f in fields(value)}}
+        return {"class": type(value).__name__, **{f.name: as_setting(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, functools.partial):
-        return {"function": told(value.func), "arguments": told(value.args), "options": told(value.keywords)}
+        return {"function": as_setting(value.func), "arguments": as_setting(value.args), "options": as_setting(value.keywords)}
     if isinstance(value, nn.Module):
         tensors = [tensor for tensor in value.state_dict().values() if isinstance(tensor, Tensor)]
         return f"{value!r}:{_digest(tensors)}" if tensors else repr(value)
@@ -196,7 +196,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def fingerprint(source: Source | Stream) -> dict[str, Any]:
-    """What data can be told apart by: its length, its structure, and a hash of 64 samples at fixed places.
+    """What identifies data: its length, its structure, and a hash of 64 samples at fixed places.
 
     Of an iterable only what it says of itself: reading it would use it up.
     """
@@ -211,7 +211,7 @@ def fingerprint(source: Source | Stream) -> dict[str, Any]:
     layout = frame_layout(source)
     if layout is None:
         return told_columns
-    classes = {"classes": told(layout.classes)} if layout.classes else {}
+    classes = {"classes": as_setting(layout.classes)} if layout.classes else {}
     return {**told_columns, "names": list(layout.names), **classes}
 
 
@@ -254,8 +254,8 @@ def _group_line(group: Mapping[str, Any]) -> str:
 
 def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was asked for beyond the plain loop."""
-    limits = [f"{name} {told(settings[name])}" for name in ("clip_norm", "clip_value") if settings[name] is not None]
-    penalties = [f"{name} {told(settings[name])}" for name in ("l1", "l2") if settings[name]]
+    limits = [f"{name} {as_setting(settings[name])}" for name in ("clip_norm", "clip_value") if settings[name] is not None]
+    penalties = [f"{name} {as_setting(settings[name])}" for name in ("l1", "l2") if settings[name]]
     computing = ["" if settings["precision"] == "fp32" else f"{settings['precision']} by autocast"]
     computing += [name.replace("_", " ") for name in ("compile", "deterministic") if settings[name]]
     unfreezing = [f"{label} at epoch {epoch}" for epoch, label in (settings["unfreeze_at"] or {}).items()]

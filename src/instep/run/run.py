@@ -166,7 +166,7 @@ class Run:
         std: tuple[float, ...] | None = None,
     ) -> Preview:
         """The data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
-        with keys.borrowed(self.device):
+        with keys.fork_rng(self.device):
             return look(self.feed, batch_size=self.plan.batch_size, device=self.device, decode=decode, mean=mean, std=std)
 
     def example(self) -> Any:

@@ -1,4 +1,4 @@
-"""Tallies: what each of several players has done since the last line of the log and since the last evaluation, by name.
+"""Tallies: what each of several objectives has done since the last line of the log and since the last evaluation, by name.
 
 A plain run has none: its logbook keeps the one window itself.
 """
@@ -11,7 +11,7 @@ from instep.run.window import Mean, Window, mean_states, mean_values, restored_m
 
 
 class Tally:
-    """The window of one player, and its loss since the last evaluation."""
+    """The window of one objective, and its loss since the last evaluation."""
 
     def __init__(self) -> None:
         self.window = Window()

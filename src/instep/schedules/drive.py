@@ -59,7 +59,7 @@ class Drive(Protocol):
         """What a checkpoint has to hold: nothing for functions of position."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts the schedule where `state` was taken."""
+        """Puts the schedule where it was when `state` was saved."""
 
 
 def drive(schedule: AnySchedule, optimizer: Optimizer, *, total_steps: int, epochs: int | None = None) -> Drive:
@@ -187,7 +187,7 @@ class PositionDrive(StillDrive):
     def _take_in(self, groups: list[dict[str, Any]]) -> None:
         if len(groups) < len(self._curves):
             raise DescriptionError(
-                f"the optimizer had {len(self._curves)} parameter groups and has {len(groups)} now, and it cannot be told which "
+                f"the optimizer had {len(self._curves)} parameter groups and has {len(groups)} now, and it is not clear which "
                 "is gone; freeze a group instead of removing it."
             )
         start_of_largest, base_of_largest = self._largest

@@ -111,7 +111,7 @@ class PlateauDrive:
         return {"best": self._best, "waited": self._waited, "cooling": self._cooling}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts the schedule where `state` was taken."""
+        """Puts the schedule where it was when `state` was saved."""
         if state.keys() != self.state_dict().keys():
             raise DescriptionError("schedule= is a Plateau, and there is no state of one to go on from; start a new run.")
         self._best, self._waited, self._cooling = state["best"], state["waited"], state["cooling"]

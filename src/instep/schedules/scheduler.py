@@ -91,7 +91,7 @@ class SchedulerDrive:
         return copy.deepcopy(self._scheduler.state_dict())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Puts the scheduler where `state` was taken."""
+        """Puts the scheduler where it was when `state` was saved."""
         if not state:
             name = type(self._scheduler).__name__
             raise DescriptionError(f"schedule= is torch's {name}, and there is no state of one to go on from; start a new run.")

@@ -29,7 +29,7 @@ BARS = 24  # characters
 
 @dataclass(frozen=True)
 class BatchSizeSearch:
-    """The largest micro-batch that fits, and what it is good for.
+    """The largest micro-batch that fits in memory, and which `update_cycle` to use with it.
 
         search = trainer.find_batch_size()
         print(search)
@@ -57,12 +57,12 @@ class BatchSizeSearch:
 
     @property
     def update_cycle(self) -> int | None:
-        """Into how many micro-batches the effective batch has to be cut; None where nothing fits."""
+        """The number of micro-batches that `batch_size` has to be split into; None where nothing fits."""
         return -(-self.batch_size // self.largest) if self.largest else None
 
     @property
     def advice(self) -> str:
-        """What to type to train with the effective batch that the run wants."""
+        """Which arguments train with the `batch_size` of the run."""
         if self.update_cycle is None:
             return "nothing fits: use a smaller model, half precision, or a machine with more memory."
         if self.update_cycle == 1:
@@ -167,7 +167,7 @@ def _budget(memory_bytes: float | None) -> tuple[float, str]:
         return memory_bytes, f"memory_bytes={size(memory_bytes)}"
     found = resident.available_bytes()
     if found is None:
-        raise InstepError("how much memory is free cannot be told on this system; pass memory_bytes=, such as memory_bytes=8e9.")
+        raise InstepError("how much memory is free is not known on this system; pass memory_bytes=, such as memory_bytes=8e9.")
     return found, f"the {size(found)} that this process may hold"
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import require_whole
-from instep.run.description import told
+from instep.run.description import as_setting
 from instep.schedules.one_cycle import OneCycle
 from instep.text import columns, number, rate, wrapped
 from instep.tuning.range_test import RangeTest, find_lr
@@ -111,7 +111,7 @@ class CycleOptions:
 
     def deciding(self) -> dict[str, Any]:
         """What a cycle that was begun depends on. How many there are to be may change from one process to the next."""
-        return {name: told(value) for name, value in vars(self).items() if name not in ("max_cycles", "min_delta")}
+        return {name: as_setting(value) for name, value in vars(self).items() if name not in ("max_cycles", "min_delta")}
 
     def range_test(self, run: Rehearsal) -> RangeTest:
         """The range test before a cycle, with the momentum that the cycle has at its peak."""

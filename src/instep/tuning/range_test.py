@@ -20,7 +20,7 @@ from instep.tuning.verdict import Verdict, judge, rules_of
 
 @dataclass(frozen=True)
 class RangeTest:
-    """The loss over growing learning rates, what the rules read off it, and the one that is recommended.
+    """The loss at growing learning rates, what each rule suggests, and the suggestion that is recommended.
 
         test = trainer.find_lr()
         print(test)                     # the curve, the rules and the reason, as text

@@ -49,7 +49,7 @@ class Rehearsal(Protocol):
 
 
 def require_one_optimizer(run: Rehearsal) -> None:
-    """A run of several players has several learning rates, and updates that cannot be told apart."""
+    """Raises where a run has several optimizers: it has several learning rates, and no single update to repeat."""
     optimizer: object = run.optimizer
     if not isinstance(optimizer, Optimizer):
         kind = type(optimizer).__name__

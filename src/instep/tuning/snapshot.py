@@ -1,6 +1,6 @@
 """A snapshot: try something with a model and its optimizer, then find everything as it was.
 
-Used by every finder. What is put back is kept in `kept`; the global generators are borrowed. It costs one copy of the state.
+Used by every finder. What is put back is kept in `kept`; the global generators are forked. It costs one copy of the state.
 """
 
 from collections.abc import Iterator
@@ -37,10 +37,10 @@ def untouched(model: nn.Module, optimizer: Optimizer, *others: Any, on_host: boo
     numpy_state = np.random.get_state()
     first = next(model.parameters(), None)
     try:
-        with keys.borrowed(None if first is None else first.device):
+        with keys.fork_rng(None if first is None else first.device):
             try:
                 yield kept
             finally:
                 kept.put_back()
     finally:
-        np.random.set_state(numpy_state)  # with the second half of a pair of normal draws, which a borrowed generator loses
+        np.random.set_state(numpy_state)  # with the second half of a pair of normal draws, which a forked generator loses

@@ -77,7 +77,7 @@ def build(
         wobble: How much images are turned, stretched and shifted while training; 0 leaves them alone.
         weight_decay: How strongly AdamW pulls the weights to zero.
         valid: Share of the images that is held out for validation.
-        threads: Of the CPU; for so small a network more of them mostly wait for each other.
+        threads: CPU threads; in so small a network more of them mostly wait for each other.
         seed: Decides the first weights, the order of the images, dropout and wobble.
     """
     # On two cores that others use too, two threads took 43 s where one takes 3: OpenMP's threads spin while they wait.

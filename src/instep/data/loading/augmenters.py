@@ -93,7 +93,7 @@ def reachable(*things: Any) -> list[Any]:
 
 
 def draw_from_keyed(found: list[Any]) -> None:
-    """Have them draw from the global generators as they are now; inside `keys.borrowed()`, which exchanges NumPy's."""
+    """Have them draw from the global generators as they are now; inside `keys.fork_rng()`, which exchanges NumPy's."""
     numpy_generator = np.random.Generator(np.random.mtrand.get_bit_generator())
     python_generator = random.seed.__self__  # type: ignore[attr-defined]  # the one behind the module's functions
     for augmenter in found:

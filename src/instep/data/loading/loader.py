@@ -236,8 +236,8 @@ class Loader:
             return batch._replace(on_host=True)
         raise OutOfMemory(
             f"batch {batch.index} of epoch {batch.epoch} of {self.name}: its {batch.samples} samples do not fit in the memory of "
-            f'{self._device} as a whole; pass on_overflow="split", which sends training batches piece by piece where needed and '
-            f"no batch_transform stands in the way, or use a smaller batch_size. ({said(error)})"
+            f'{self._device} as a whole; pass on_out_of_memory="split", which sends training batches piece by piece where needed '
+            f"and no batch_transform stands in the way, or use a smaller batch_size. ({said(error)})"
         ) from error
 
     def _transformed(self, batches: Iterator[Batch], transform: Transform) -> Iterator[Batch]:
@@ -249,7 +249,7 @@ class Loader:
             place = batch.index * (self._streaming or self._batching).batch_size
             if self._share is not None:
                 place += self._share.part(batch.index, batch.samples)[0]
-            with keys.borrowed(self._device):
+            with keys.fork_rng(self._device):
                 keys.seed_all(keys.for_batch_transform(self._seed, batch.epoch, place), self._device)
                 data = transform(batch.data)
             yield batch._replace(data=data)

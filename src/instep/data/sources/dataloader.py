@@ -1,4 +1,4 @@
-"""Taken: a DataLoader that the user built, taken apart. What it says is kept; what could not be kept is an error."""
+"""The parts of a DataLoader that the user built. What it says is kept; what cannot be kept is an error."""
 
 import warnings
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class WorkerSettings:
 
 
 @dataclass(frozen=True)
-class Taken:
+class DataLoaderParts:
     """What a DataLoader says."""
 
     dataset: Any
@@ -43,13 +43,13 @@ class Taken:
     settings: WorkerSettings
 
 
-def taken(loader: "DataLoader[Any]", name: str) -> Taken:
+def dataloader_parts(loader: "DataLoader[Any]", name: str) -> DataLoaderParts:
     """The parts of a DataLoader."""
     _require_plain(loader, name)
     # One that was made with a batch_sampler has its sizes in there.
     sizes: Any = loader.batch_sampler if loader.batch_size is None else loader
     sampler, shuffle = _sampler(loader, sizes.sampler, name)
-    return Taken(
+    return DataLoaderParts(
         dataset=loader.dataset,
         batch_size=sizes.batch_size,
         drop_last=sizes.drop_last,

@@ -20,7 +20,7 @@ from instep.data.position import Collate as Collate
 from instep.data.position import Position as Position
 from instep.data.position import Source as Source
 from instep.data.sources.columns import Columns, Rows, chained
-from instep.data.sources.dataloader import taken
+from instep.data.sources.dataloader import dataloader_parts
 from instep.data.sources.files import from_file
 from instep.data.sources.frame import FrameLayout, columns_of, is_wide, layout_of
 from instep.data.sources.samples import Samples
@@ -81,7 +81,7 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
             return in_columns
         return Samples(Rows(in_columns), name, collate=reading.collate, batched_fetch=True)
     if isinstance(data, DataLoader):
-        parts = taken(data, name)
+        parts = dataloader_parts(data, name)
         return _recognised(parts.dataset, name, replace(reading, collate=reading.collate or parts.collate))
     if _is(data, Subset):
         return _subset(data, name, reading)

@@ -56,7 +56,7 @@ class Samples:
 
     def fetch(self, indices: Tensor, at: Position) -> Any:
         wanted = indices.tolist()
-        with one_thread(), keys.borrowed():
+        with one_thread(), keys.fork_rng():
             if self._augmenters:
                 draw_from_keyed(self._augmenters)
             samples = self._loaded_at_once(wanted, at) if self._at_once else self._loaded(wanted, at)

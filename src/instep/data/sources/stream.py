@@ -120,7 +120,7 @@ class Stream:
         """
         bare = Stream(self.dataset, self.name, length=None)
         cursor, begun, said = _Cursor(bare, Span(seed, 1, 0, 0, 0)), time.monotonic(), False
-        with one_thread(), keys.borrowed():
+        with one_thread(), keys.fork_rng():
             try:
                 while cursor.read <= most:
                     cursor.sample(0, cursor.read)
@@ -244,12 +244,12 @@ class _Cursor:
 
     def _go_to(self, state: Any) -> None:
         self.number, self.read = state["pass"], state["read"]
-        with one_thread(), keys.borrowed():
+        with one_thread(), keys.fork_rng():
             self._iterator = self._stream.begun(self.number, state["own"])
 
     def _drop(self, count: int) -> None:
         take = self.sample if self._span.steps_per_epoch is None else self.sample_of_any_pass
-        with one_thread(), keys.borrowed():
+        with one_thread(), keys.fork_rng():
             for number in range(count):
                 try:
                     take(*self._span.place(number))
@@ -267,7 +267,7 @@ def _endless(stream: Stream, span: Span) -> Iterator[Read]:
         for index in range(span.index if epoch == span.epoch else 0, span.steps_per_epoch):
             first = index * span.batch_size
             places = list(range(first, first + span.batch_size))
-            with one_thread(), keys.borrowed():
+            with one_thread(), keys.fork_rng():
                 samples = [cursor.sample_of_any_pass(epoch, place) for place in places]
                 data = _batched(stream, samples, span, epoch, index)
             yield Read(data, epoch, index, span.batch_size, cursor.state())
@@ -284,7 +284,7 @@ def _one_pass(stream: Stream, span: Span) -> Iterator[Read]:
     index, over = span.index, False
     while not over:
         first = index * span.batch_size
-        with one_thread(), keys.borrowed():
+        with one_thread(), keys.fork_rng():
             size = span.batch_size if stream.length is None else min(span.batch_size, stream.length - first)
             samples, over = _gathered(cursor, span, first, size)
             if over or first + len(samples) == stream.length:
