@@ -138,12 +138,13 @@ class Trainer:
             finally:
                 self.run.state.interrupt = None
         if interrupt.signal is not None:
-            raise Interrupted(interrupt.signal, self.step)
+            raise Interrupted(interrupt.signal, self.step, self.folder)
         return self.history
 
     def updates(self) -> Generator[Update]:
         """Train as a loop of yours: yields after each update. `break`, and the next call goes on from there."""
         if self.run.state.is_finished:
+            self.run.say_finished()
             return
         with watching(self.run.options.doctor), self.run.session() as session:
             for batch in session.batches():

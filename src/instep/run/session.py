@@ -39,7 +39,7 @@ class Session:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
         notices = self._resume()
-        run.state.is_running = True
+        run.state.is_running, run.state.folder = True, run.folder
         try:
             run.entry.set_status("running", run.state.step)
             self._begin_showing(notices)
@@ -185,9 +185,10 @@ class Session:
         run.state.is_torn = False
 
     def _begin_showing(self, notices: Sequence[str]) -> None:
-        """Nothing is shown of a run that is over already."""
+        """Nothing is shown of a run that is over already, but that it is."""
         run, state = self._run, self._run.state
         if state.is_over():
+            run.say_finished()
             return
         run.logbook.open(run.plan_text(), state.step)
         if state.cycles is not None and state.step:
