@@ -40,6 +40,7 @@ class Sealed:
     best: int | None
     parts: Mapping[str, SealedPart]
     state: bytes
+    kept: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -59,9 +60,8 @@ def seal(checkpoint: Checkpoint) -> Sealed:
     encoded_state, state_part = _seal_part(STATE, dict(checkpoint.state))
     if state_part.tensors:
         parts[STATE] = state_part
-    return Sealed(
-        checkpoint.step, checkpoint.best, parts, jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
-    )
+    state = jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
+    return Sealed(checkpoint.step, checkpoint.best, parts, state, checkpoint.kept)
 
 
 def check(checkpoint: Checkpoint) -> int:

@@ -40,6 +40,7 @@ class SealedShards:
     best: int | None
     tensors: Mapping[str, Tensor]  # by "part/name"
     state: bytes
+    kept: tuple[int, ...] = ()
 
 
 class ShardWriter:
@@ -80,7 +81,7 @@ def seal_shards(checkpoint: Checkpoint) -> SealedShards:
         lay_out(dict(zip(encoder.tensors, local(encoder.tensors.values()), strict=True)), part)
         tensors |= {f"{part}/{name}": tensor for name, tensor in encoder.tensors.items()}
     state = jsontext.render({"state": encoded.pop(STATE), "parts": encoded}, STATE_FILE)
-    return SealedShards(checkpoint.step, checkpoint.best, tensors, state)
+    return SealedShards(checkpoint.step, checkpoint.best, tensors, state, checkpoint.kept)
 
 
 def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world: World) -> Path:
@@ -139,7 +140,7 @@ def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, W
     if replaced is not None:
         discard(replaced)
     shelf.pass_over(folder, sealed.step)
-    shelf.retain(folder, keep)
+    shelf.retain(folder, keep, also=sealed.kept)
     shelf.label(folder)
 
 

@@ -37,7 +37,7 @@ def write(folder: Path, checkpoint: Checkpoint | Sealed, *, keep: int | None = N
         if replaced is not None:
             discard(replaced)
         shelf.pass_over(folder, sealed.step)
-        shelf.retain(folder, keep)
+        shelf.retain(folder, keep, also=sealed.kept)
         shelf.label(folder)
     except OSError as error:
         raise CheckpointError(f"checkpoint {name} is whole, but not what is beside it: {explain(error, folder, 0)}") from None

@@ -128,6 +128,12 @@ class Run:
         for stepper in self.steppers:
             stepper.cycle.settle()
 
+    def best_steps(self) -> tuple[int, ...]:
+        """The steps of the best evaluations so far, as many as `keep_best`; read from the history, which a resumed run has."""
+        if self.monitor is None:
+            return ()
+        return tuple(row["step"] for row in self.logbook.history.best_rows(self.options.keep_best))
+
     def say_finished(self) -> None:
         """That there is nothing to train, to somebody who started a run that is over; where progress is shown."""
         if self.state.cycles is not None or not self.state.step:
