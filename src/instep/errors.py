@@ -84,10 +84,18 @@ class CheckpointError(InstepError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was stopped from outside, after a whole update; `signal` is the number of the signal that asked for it."""
+    """A run was stopped from outside, after a whole update; `signal` is the number of the signal that asked for it.
 
-    def __init__(self, signal: int, step: int) -> None:
-        super().__init__(f"stopped by signal {signal} after {step} updates")
+    Its `folder` has everything to go on from; a run without one has kept nothing.
+    """
+
+    def __init__(self, signal: int, step: int, folder: Path | None = None) -> None:
+        said = f"stopped by signal {signal} after {step:,} update{'' if step == 1 else 's'}"
+        super().__init__(
+            f"{said}; without folder= nothing is kept, so a new start begins at the first update."
+            if folder is None
+            else f"{said}, all of them kept in {folder}: start it again, and it goes on from there."
+        )
         self.signal = signal
         self.step = step
 

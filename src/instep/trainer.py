@@ -152,6 +152,7 @@ class Trainer:
         folder: str | Path | None = None,
         checkpoint_every: int | str | None = "epoch",
         keep: int | None = 3,
+        keep_best: int = 1,
         allow_changes: Collection[str] = (),
         init: str | Path | None = None,
         device: str | torch.device = "auto",
@@ -176,7 +177,7 @@ class Trainer:
             clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
             evaluate_every=evaluate_every, monitor=monitor, monitor_mode=monitor_mode, patience=patience,
             restore_best=restore_best, seed=seed, folder=folder, checkpoint_every=checkpoint_every, keep=keep,
-            allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
+            keep_best=keep_best, allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
             deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s,
             on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress,
             doctor=doctor,
@@ -199,12 +200,13 @@ class Trainer:
             finally:
                 self.run.state.interrupt = None
         if interrupt.signal is not None:
-            raise Interrupted(interrupt.signal, self.step)
+            raise Interrupted(interrupt.signal, self.step, self.folder)
         return self.history
 
     def updates(self) -> Generator[Update]:
         """Train in a loop of your own: yields after each update. After a `break`, the next call continues from there."""
         if self.run.state.is_finished:
+            self.run.say_finished()
             return
         with watching(self.run.options.doctor), self.run.session() as session:
             for batch in session.batches():

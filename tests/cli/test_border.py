@@ -11,6 +11,9 @@ from instep.cli import border
 from instep.cli.border import WrongUse, guarded, own_traceback, say, wants_colour
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteLoss, Notice
 
+NOTHING_KEPT = "without folder= nothing is kept, so a new start begins at the first update."
+KEPT = "all of them kept in runs/a: start it again, and it goes on from there."
+
 
 def raising(error: BaseException) -> int:
     def command() -> int:
@@ -27,8 +30,8 @@ def raising(error: BaseException) -> int:
         (NonFiniteLoss("step 3: nan."), 1, "instep: step 3: nan."),
         (InstepError("other."), 1, "instep: other."),
         (KeyboardInterrupt(), 130, "instep: interrupted"),
-        (Interrupted(signal.SIGINT, 7), 130, "instep: stopped by signal 2 after 7 updates"),
-        (Interrupted(signal.SIGTERM, 7), 143, "instep: stopped by signal 15 after 7 updates"),
+        (Interrupted(signal.SIGINT, 1), 130, f"instep: stopped by signal 2 after 1 update; {NOTHING_KEPT}"),
+        (Interrupted(signal.SIGTERM, 7, Path("runs/a")), 143, f"instep: stopped by signal 15 after 7 updates, {KEPT}"),
         (SystemExit("out of data"), 1, "instep: out of data"),
     ],
 )

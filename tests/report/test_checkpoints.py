@@ -6,6 +6,7 @@ from pathlib import Path
 import told
 from instep.report.checkpoints import lines
 from instep.report.show import render
+from instep.run.history import History
 from instep.run.run_files import find_checkpoints
 
 NOW_S = told.CREATED.timestamp()
@@ -27,7 +28,7 @@ def test_they_are_listed_with_their_size_and_what_they_are(tmp_path: Path) -> No
     for odd in (".writing-step-00000300-12", ".gone-step-00000100-ab", "step-12", "notes"):
         (folder / odd).mkdir()
     (folder / "step-00000099").write_text("a file")
-    assert lines(find_checkpoints(tmp_path), NOW_S) == [
+    assert lines(find_checkpoints(tmp_path), History(), NOW_S) == [
         "checkpoint     size  age",
         "        36     10 B  2 h",
         "       240  1.00 kB  2 h  best",
@@ -37,7 +38,7 @@ def test_they_are_listed_with_their_size_and_what_they_are(tmp_path: Path) -> No
 
 def test_the_latest_can_be_the_best_and_a_label_can_be_wrong(tmp_path: Path) -> None:
     folder = shelf(tmp_path, {36: 10}, best="step-00000036")
-    assert lines(find_checkpoints(tmp_path), NOW_S)[1].endswith("best, latest")
+    assert lines(find_checkpoints(tmp_path), History(), NOW_S)[1].endswith("best, latest")
     for text in ("", "step-00000099", "../../etc", "\xff"):
         (folder / "BEST").write_text(text, encoding="latin1")
         assert [(one.is_best, one.is_latest) for one in find_checkpoints(tmp_path)] == [(False, True)]
@@ -48,4 +49,5 @@ def test_a_run_without_any_is_shown_without_them(tmp_path: Path) -> None:
     run = told.run_folder(tmp_path / "run", epochs=1)
     assert "checkpoint" not in render(run)
     shelf(run, {36: 10}, best="")
-    assert render(run, now_s=NOW_S).endswith("\n\ncheckpoint  size  age\n        36  10 B  2 h  latest")
+    shown = "\n\ncheckpoint  valid/accuracy  size  age\n        36               -  10 B  2 h  latest"
+    assert render(run, now_s=NOW_S).endswith(shown)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
@@ -109,13 +110,14 @@ def set_aside_later(folder: Path, newest: int) -> None:
         os.rename(path, target)
 
 
-def delete_old(folder: Path, keep: int | None) -> None:
-    """Delete all but the last `keep`, and the best that each of those knows: whichever is resumed finds its best."""
+def delete_old(folder: Path, keep: int | None, *, also: Collection[int] = ()) -> None:
+    """Delete all but the last `keep`, those named, and the best that each of the last knows: whichever is resumed finds it."""
     if keep is None:
         return
     there = steps(folder)
-    kept = set(there[-keep:])
-    kept |= {best for step in kept if (best := _best_of(path_of(folder, step))) is not None}
+    last = there[-keep:]
+    kept = {*last, *also}
+    kept |= {best for step in last if (best := _best_of(path_of(folder, step))) is not None}
     for step in there:
         if step not in kept:
             discard(path_of(folder, step))

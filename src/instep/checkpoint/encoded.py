@@ -40,6 +40,7 @@ class EncodedCheckpoint:
     best: int | None
     parts: Mapping[str, EncodedPart]
     state: bytes
+    kept: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -59,9 +60,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> EncodedCheckpoint:
     encoded_state, state_part = _encode_part(STATE, dict(checkpoint.state))
     if state_part.tensors:
         parts[STATE] = state_part
-    return EncodedCheckpoint(
-        checkpoint.step, checkpoint.best, parts, jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
-    )
+    state = jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
+    return EncodedCheckpoint(checkpoint.step, checkpoint.best, parts, state, checkpoint.kept)
 
 
 def check(checkpoint: Checkpoint) -> int:

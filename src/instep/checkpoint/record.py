@@ -12,13 +12,15 @@ class Checkpoint:
 
     Each of `parts` is what a `state_dict()` gives, or anything built of tensors, numbers and containers: its tensors go to
     `<part>.safetensors`, the rest to `state.json`. Usual parts are model, optimizer and ema; with several models one each.
-    `state` is for the counters. `best` is the step of the best checkpoint so far, perhaps this one, or None.
+    `state` is for the counters. `best` is the step of the best checkpoint so far, perhaps this one, or None. `kept` are steps
+    whose checkpoints shall stay when this one is written; it is not written itself.
     """
 
     step: int
     parts: Mapping[str, Any]
     state: Mapping[str, Any] = field(default_factory=dict)
     best: int | None = None
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class SealedShards:
     best: int | None
     tensors: Mapping[str, Tensor]  # by "part/name"
     state: bytes
+    kept: tuple[int, ...] = ()
 
 
 class ShardWriter:
@@ -80,7 +81,7 @@ def seal_shards(checkpoint: Checkpoint) -> SealedShards:
         plan_layout(dict(zip(encoder.tensors, local(encoder.tensors.values()), strict=True)), part)
         tensors |= {f"{part}/{name}": tensor for name, tensor in encoder.tensors.items()}
     state = jsontext.render({"state": encoded.pop(STATE), "parts": encoded}, STATE_FILE)
-    return SealedShards(checkpoint.step, checkpoint.best, tensors, state)
+    return SealedShards(checkpoint.step, checkpoint.best, tensors, state, checkpoint.kept)
 
 
 def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world: World) -> Path:
@@ -139,7 +140,7 @@ def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, F
     if replaced is not None:
         discard(replaced)
     checkpoint_folder.set_aside_later(folder, sealed.step)
-    checkpoint_folder.delete_old(folder, keep)
+    checkpoint_folder.delete_old(folder, keep, also=sealed.kept)
     checkpoint_folder.write_labels(folder)
 
 

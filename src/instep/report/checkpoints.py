@@ -1,18 +1,32 @@
 """The checkpoints of a run as a table."""
 
+from instep.run.history import History
 from instep.run.run_files import CheckpointEntry
-from instep.text import age, columns, size
+from instep.text import age, clean, columns, number, size
 
 
-def lines(entries: list[CheckpointEntry], now_s: float) -> list[str]:
-    """A line for each, with whether it is the best or the latest."""
+def lines(entries: list[CheckpointEntry], history: History, now_s: float) -> list[str]:
+    """A line for each: the monitored value where it was evaluated, and whether it is among the best, or the latest."""
+    if not entries:
+        return []
+    values = {row["step"]: row.get(history.monitor) for row in history.evaluations}
+    ranks = {row["step"]: rank for rank, row in enumerate(history.best_rows(len(entries)), start=1)}
     rows = [
         (
             f"{one.step:,}",
+            *([number(values.get(one.step))] if values else []),
             size(one.size_bytes),
             age(now_s - one.written_s),
-            ", ".join(word for word, is_it in (("best", one.is_best), ("latest", one.is_latest)) if is_it),
+            ", ".join(filter(None, (_rank(one, ranks.get(one.step)), "latest" if one.is_latest else ""))),
         )
         for one in entries
     ]
-    return columns(("checkpoint", "size", "age", ""), rows, left=("",)) if rows else []
+    head = ("checkpoint", *([clean(history.monitor)] if values else []), "size", "age", "")
+    return columns(head, rows, left=("",))
+
+
+def _rank(one: CheckpointEntry, rank: int | None) -> str:
+    """The label says which is the best; the next ones go by their evaluations."""
+    if one.is_best:
+        return "best"
+    return "" if rank is None or not 2 <= rank <= 20 else f"{ {2: '2nd', 3: '3rd'}.get(rank, f'{rank}th') } best"

@@ -38,6 +38,9 @@ class Lines:
     def note(self, text: str) -> None:
         self._say(f"note: {text}")
 
+    def flush(self) -> None:
+        """Nothing waits here."""
+
     def close(self, summary: str) -> None:
         self._say(summary)
 

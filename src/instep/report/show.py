@@ -28,7 +28,7 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         _evaluations(run.history, run.total("steps_per_epoch") or 0),
         _test(run.history),
         _cycles(run.history, width),
-        checkpoints.lines(find_checkpoints(run.path), now_s),
+        checkpoints.lines(find_checkpoints(run.path), run.history, now_s),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 

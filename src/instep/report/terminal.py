@@ -79,6 +79,12 @@ class Terminal:
     def note(self, text: str) -> None:
         self._say(Text().append("note: ", style="yellow").append(text))
 
+    def flush(self) -> None:
+        """Print what waits, of a run that does not start."""
+        waiting, self._waiting = self._waiting, []
+        with suppress(OSError, ValueError):
+            self._console.print(Text("\n").join(waiting))
+
     def close(self, summary: str) -> None:
         if self._open:
             self._waiting.append(Text(summary, style="bold"))

@@ -16,7 +16,7 @@ from instep.distributed.processes import Processes, check_shard, choose_device
 from instep.distributed.shard import require_sharded
 from instep.distributed.world import World, find_world
 from instep.errors import DescriptionError
-from instep.loop.batch_plan import BatchPlan, needs_two
+from instep.loop.batch_plan import BatchPlan, needs_two, require_whole
 from instep.loop.error_place import ErrorPlace
 from instep.loop.evaluator import Evaluator
 from instep.loop.metrics import Metric, as_metrics
@@ -253,6 +253,9 @@ def keep_books(
 ) -> Run:
     """The state, the checkpoints, the history and the description of the run, and with them the run itself."""
     model, plan, monitor, loader = prepared.model, stepping.splitting.micro_batches.plan, evaluating.monitor, stepping.loader
+    require_whole("keep_best", options.keep_best, least=1)
+    if options.keep_best > 1 and monitor is None:
+        raise DescriptionError(f"keep_best={options.keep_best} needs evaluations; pass valid= and evaluate_every=.")
     saver = Saver(
         every=options.checkpoint_every,
         keep=options.keep,

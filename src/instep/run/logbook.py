@@ -27,6 +27,7 @@ class Progress(Protocol):
     def tested(self, evaluation: Evaluation) -> None: ...
     def go_on_to(self, stop: int) -> None: ...
     def note(self, text: str) -> None: ...
+    def remark(self, text: str) -> None: ...
     def close(self, state: str) -> None: ...
 
 
@@ -83,6 +84,10 @@ class Logbook:
             self._notices.say(note)
         self._begun = time.perf_counter()
         self._restart_line()
+
+    def remark(self, plan: Plan, text: str) -> None:
+        """Say something about a run that is not shown otherwise."""
+        self.show(plan).remark(text)
 
     def close(self, state: str) -> None:
         """What a failed run leaves unsaid is said; what goes on later stays open."""

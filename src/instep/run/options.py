@@ -61,6 +61,7 @@ class Options:
     folder: str | Path | None = field(default=None, metadata=_NO_SETTING)
     checkpoint_every: int | str | None = field(default="epoch", metadata=_NO_SETTING)
     keep: int | None = field(default=3, metadata=_NO_SETTING)
+    keep_best: int = field(default=1, metadata=_NO_SETTING)
     allow_changes: Collection[str] = field(default=(), metadata=_NO_SETTING)
     init: str | Path | None = None
     device: str | torch.device = "auto"
@@ -150,6 +151,7 @@ CALLED_HERE = {
     "save_every": "checkpoint_every=",
     "save_steps": "checkpoint_every=",
     "save_total_limit": "keep=",
+    "save_top_k": "keep_best=",
     "logging_steps": "log_every=",
     "log_every_n_steps": "log_every=",
     "accelerator": "device=",

@@ -43,6 +43,7 @@ from instep.run.state import RunState
 from instep.run.training_state import ModelState
 from instep.schedules import drive
 from instep.schedules.retuned import retuned
+from instep.text import plural
 
 Show = Callable[[bool | None, Plan], Progress]
 
@@ -127,6 +128,22 @@ class Run:
         """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
         for stepper in self.steppers:
             stepper.cycle.settle()
+
+    def best_steps(self) -> tuple[int, ...]:
+        """The steps of the best evaluations so far, as many as `keep_best`; read from the history, which a resumed run has."""
+        if self.monitor is None:
+            return ()
+        return tuple(row["step"] for row in self.logbook.history.best_rows(self.options.keep_best))
+
+    def say_finished(self) -> None:
+        """That there is nothing to train, to somebody who started a run that is over; where progress is shown."""
+        if self.state.cycles is not None or not self.state.step:
+            return
+        who, advice = "this Trainer", "Make a new one."
+        if self.folder is not None:
+            who, advice = str(self.folder), "Use another folder= to train anew, or more epochs= to go on."
+        updates = plural(self.state.step, "update")
+        self.logbook.remark(self.plan_text(), f"{who} is finished ({updates}): nothing is left to train. {advice}")
 
     # --- Looking
 

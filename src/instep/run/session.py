@@ -39,7 +39,7 @@ class Session:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
         notices = self._resume()
-        run.state.is_running = True
+        run.state.is_running, run.state.folder = True, run.folder
         try:
             run.entry.set_status("running", run.state.step)
             self._begin_showing(notices)
@@ -106,15 +106,15 @@ class Session:
         if epoch_ends:
             for stepper in run.steppers:
                 stepper.drive.after_epoch()
-        is_best = evaluation_due and self._evaluate()
-        if run.saver.due(state.step) or is_best or (state.cycles is not None and state.step == state.stop):
+        is_kept = evaluation_due and self._evaluate()
+        if run.saver.due(state.step) or is_kept or (state.cycles is not None and state.step == state.stop):
             run.settle()
             run.saver.save(capture(run))
         state.is_torn = False
         return update
 
     def _evaluate(self) -> bool:
-        """True where it is the best so far."""
+        """True where its checkpoint is to be kept: it is the best so far, or among the best."""
         run, state, monitor = self._run, self._run.state, self._run.monitor
         run.settle()  # a model that is spoilt already must be neither judged nor saved
         evaluation = run.evaluate()
@@ -127,7 +127,7 @@ class Session:
             for stepper in run.steppers:
                 stepper.drive.after_evaluation(evaluation[monitor.name])
             state.end_cycle(evaluation[monitor.name])
-        return is_best
+        return is_best or state.step in run.best_steps()
 
     # --- Before the first update and after the last
 
@@ -185,9 +185,10 @@ class Session:
         run.state.is_torn = False
 
     def _begin_showing(self, notices: Sequence[str]) -> None:
-        """Nothing is shown of a run that is over already."""
+        """Nothing is shown of a run that is over already, but that it is."""
         run, state = self._run, self._run.state
         if state.is_over():
+            run.say_finished()
             return
         run.logbook.open(run.plan_text(), state.step)
         if state.cycles is not None and state.step:

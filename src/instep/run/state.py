@@ -1,6 +1,7 @@
 """RunState: where a run stands: how far it came, where it ends, whether it goes on."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from instep.distributed.interrupt import Interrupt
@@ -38,6 +39,7 @@ class RunState:
         self.best_step: int | None = None
         self.best_weights: dict[str, Any] | None = None  # where there is no folder to keep them in
         self.interrupt: Interrupt | None = None
+        self.folder: Path | None = None  # where a run that is interrupted goes on from
         self._evaluate_every = evaluate_every
         self._monitor = monitor
 
@@ -79,4 +81,4 @@ class RunState:
     def check_interrupt(self) -> None:
         """Raises where a signal has asked the run to stop; for long work between two updates."""
         if self.interrupt is not None and self.interrupt.signal is not None:
-            raise Interrupted(self.interrupt.signal, self.step)
+            raise Interrupted(self.interrupt.signal, self.step, self.folder)

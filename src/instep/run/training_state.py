@@ -32,7 +32,7 @@ def capture(run: "Run") -> Checkpoint:
         "cycles": None if run.state.cycles is None else run.state.cycles.state(),
         "finer_split": run.micro_batches.state(),
     }
-    return Checkpoint(run.state.step, run.model_state.parts(), state, run.state.best_step)
+    return Checkpoint(run.state.step, run.model_state.parts(), state, run.state.best_step, kept=run.best_steps())
 
 
 def restore(run: "Run", checkpoint: Checkpoint) -> None:

@@ -6,6 +6,7 @@ How rows are kept on disk is in `jsonl`; text for the terminal is made in `repor
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -74,9 +75,13 @@ class History:
     @property
     def best(self) -> Row | None:
         """The first evaluation that no other beats; None before there is one. An evaluation that gave nan is never it."""
+        return next(iter(self.best_rows(1)), None)
+
+    def best_rows(self, count: int) -> list[Row]:
+        """The best evaluations, the best one first; of two that are as good, the earlier one is better."""
         rated = [row for row in self._evaluations if (value := row.get(self.monitor)) is not None and not math.isnan(value)]
-        choose = min if self.mode == "min" else max
-        return choose(rated, key=lambda row: float(row[self.monitor]), default=None)
+        sign = 1 if self.mode == "min" else -1
+        return heapq.nsmallest(count, rated, key=lambda row: sign * float(row[self.monitor]))
 
     @property
     def last(self) -> Row | None:
