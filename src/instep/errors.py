@@ -43,7 +43,11 @@ class ChangedRun(DescriptionError):
 
 
 class ObjectiveError(InstepError):
-    """What a loss or an objective returned cannot be trained on."""
+    """What a loss or an objective got or returned cannot be trained on; `row` is a sample in the micro-batch that is to blame."""
+
+    def __init__(self, message: str, *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class DataError(InstepError):

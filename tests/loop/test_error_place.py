@@ -116,7 +116,7 @@ def test_where_no_sample_is_to_blame_all_of_the_batch_are_named() -> None:
 def test_an_objective_that_cannot_take_one_sample_stops_the_search_and_nothing_else() -> None:
     def objective(model: nn.Module, batch: Any) -> Tensor:
         x, y = batch
-        x, y = x.view(2, 25, 4).flatten(0, 1), y
+        x = x.view(2, 25, 4).flatten(0, 1)
         return cross_entropy(model(x), y) * math.nan
 
     assert "The batch has the samples" in fit((X, Y), objective=objective, batch_size=50)
@@ -127,7 +127,8 @@ def test_a_gradient_that_is_not_finite_names_the_data_too() -> None:
     x[17, 2] = math.inf
 
     def objective(model: nn.Module, batch: Any) -> Tensor:
-        return model(batch[0]).clamp(-1, 1).mean()
+        value: Tensor = model(batch[0]).clamp(-1, 1).mean()
+        return value
 
     said = fit((x, Y), objective=objective, clip_norm=1.0)
     assert "Sample 17 of train: feature 2 of column 0 is inf." in said

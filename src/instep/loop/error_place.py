@@ -1,19 +1,22 @@
 """Where an update went wrong, for a person who has to find the sample."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from instep import keys
 from instep.data.loading.loader import Batch, Loader
-from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, OutOfMemory
+from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, OutOfMemory
 from instep.loop.evaluate import evaluating
 from instep.loop.nonfinite import MOST, BadValues, bad_values, bisect, own_losses
 from instep.loop.objective import Objective, as_loss
 from instep.loop.out_of_memory import Splitting
+from instep.loop.torch_errors import explain
 from instep.text import listed
+
+Placed = TypeVar("Placed", OutOfMemory, ObjectiveError)
 
 
 class ErrorPlace:
@@ -35,14 +38,29 @@ class ErrorPlace:
         """
         if isinstance(error, NonFiniteLoss | NonFiniteGradient):
             return self._find_samples(error, batch, before, objective, compute)
+        if isinstance(error, ObjectiveError):
+            return None if error.row is None else self._place_row(error, error.row, batch, objective)
         explained = self._splitting.explain(error, batch)
-        return None if explained is None else self.place(explained, batch, objective)
+        if explained is not None:
+            return self.place(explained, batch, objective)
+        in_words = explain(error, self._model, batch.data)
+        return None if in_words is None else self._placed(in_words, batch, objective)
 
     def place(self, explained: OutOfMemory, batch: Batch, objective: str) -> OutOfMemory:
         """The same error with step and batch."""
-        placed = OutOfMemory(f"{self._where(batch, objective)}: {explained}")
+        return self._placed(explained, batch, objective)
+
+    def _placed(self, explained: Placed, batch: Batch, objective: str) -> Placed:
+        placed = type(explained)(f"{self._where(batch, objective)}: {explained}")
         placed.__cause__ = explained.__cause__
         return placed
+
+    def _place_row(self, error: ObjectiveError, row: int, batch: Batch, objective: str) -> ObjectiveError:
+        """The same error with its sample; `row` counts in the whole batch, of which this process may have a part."""
+        spans = self._splitting.micro_batches.plan.spans(batch.samples)
+        named = ObjectiveError(f"{self._sample(batch, row - spans[0][0])}: {error}")
+        named.__cause__ = error.__cause__
+        return self._placed(named, batch, objective)
 
     def _find_samples(
         self,

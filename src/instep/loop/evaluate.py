@@ -5,25 +5,30 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from instep import keys
 from instep.data.inputs import call_model, inputs_of
+from instep.data.loading.failure import user_line
 from instep.data.loading.loader import Batch, Loader
+from instep.data.memory import is_out_of_memory
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import ALONE, World, in_turn
-from instep.errors import ObjectiveError
+from instep.errors import InstepError, ObjectiveError
 from instep.loop import metrics as measuring
 from instep.loop.accumulation import scalar
 from instep.loop.metrics import Metric, ReportMatrix, Table
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
+from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user
 from instep.optim.freeze import frozen_wishes
+
+EXPLAINED_HERE = (ObjectiveError, *EXPLAINED)
 
 
 @contextmanager
@@ -84,15 +89,17 @@ def evaluate(
     with keys.fork_rng(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
-            loss = as_loss(objective(called, data), data)
+            try:
+                loss = as_loss(objective(called, data), data)
+            except EXPLAINED_HERE as error:
+                raise_explained(error, model, data, loader, first)
             if not samples:
                 continue
             losses.add(loss)
             if metrics and not output_needed and loss.output is None:
                 metrics = {}
             if metrics:
-                _require_output(loss)
-                measuring.add(metrics, loss)
+                add_to_metrics(metrics, loss, loader)
             if matrix is not None:
                 matrix.add(loss)
         sharing = world if loader.is_dealt else None
@@ -125,12 +132,44 @@ def predict(
     with keys.fork_rng(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
-            output = map_columns(_on_cpu, call(model, data))
+            try:
+                output = map_columns(_on_cpu, call(model, data))
+            except EXPLAINED_HERE as error:
+                raise_explained(error, model, data, loader, first)
             if not samples:
                 continue
             outputs.append(_of_samples(output, samples))
     by_rank = world.gather_on_rank0(outputs) if loader.is_dealt else [outputs]
     return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
+
+
+def raise_explained(error: Exception, model: nn.Module, data: Any, loader: Loader, first: int) -> NoReturn:
+    """Raise what the model or the loss raised for a batch whose first sample is `first`: in words, where there are any."""
+    if isinstance(error, ObjectiveError):
+        sample = (
+            "" if error.row is None else f"sample {int(loader.origin(torch.tensor([first + error.row]))[0])} of {loader.name}: "
+        )
+        raise ObjectiveError(f"{loader.name}: {sample}{error}") from error.__cause__
+    explained = explain(error, model, data)
+    if explained is None:
+        raise error
+    raise ObjectiveError(f"{loader.name}: {explained}") from error
+
+
+def add_to_metrics(metrics: Mapping[str, Metric], loss: Loss, loader: Loader) -> None:
+    """Give the metrics what a model gave for a batch."""
+    _require_output(loss)
+    try:
+        measuring.add(metrics, loss)
+    except ObjectiveError as error:
+        raise ObjectiveError(f"{loader.name}: {error}") from error.__cause__
+    except EXPLAINED as error:
+        if isinstance(error, InstepError) or is_raised_by_user(error) or is_out_of_memory(error):
+            raise
+        raise ObjectiveError(
+            f"{loader.name}: a metric failed on an output of {describe(loss.output)} and a target of {describe(loss.target)}: "
+            f"{' '.join(str(error).split())}{user_line(error)}"
+        ) from error
 
 
 def _own_batches(loader: Loader, world: World, device: torch.device, *, in_step: bool) -> Iterator[Batch]:

@@ -141,7 +141,15 @@ def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, bat
     x, target = _input_and_target(batch)
     output = call_model(model, x)
     arguments = counted.arguments(output, target)
-    value = loss(*arguments)
+    if counted.check is not None:
+        counted.check(arguments)
+    try:
+        value = loss(*arguments)
+    except (RuntimeError, ValueError, IndexError) as error:
+        explained = counted.explain(arguments, error)
+        if explained is None:
+            raise
+        raise explained from error
     ignore_index, threshold = counted.ignore_index, counted.threshold
     if counted.reduction == "mean":
         return Loss(value, counted.count(arguments), output, target, "mean", ignore_index, threshold)

@@ -14,9 +14,10 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
-from instep.errors import InstepError
+from instep.errors import InstepError, ObjectiveError
 from instep.loop.error_place import ErrorPlace
 from instep.loop.objective import Loss, Objective, as_loss
+from instep.loop.torch_errors import EXPLAINED
 from instep.loop.update import UpdateCycle
 from instep.records import StepResult, Update
 from instep.schedules.drive import Drive
@@ -99,7 +100,7 @@ class Stepper:
         for parameter in self._switched_off:
             parameter.requires_grad_(True)
         self._switched_off = []
-        if isinstance(error, RuntimeError | MemoryError | InstepError) and self._batch is not None:
+        if isinstance(error, (MemoryError, InstepError, *EXPLAINED)) and self._batch is not None:
             placed = self.error_place.find(error, self._batch, self._batch_before, self.name, self._objective)
             if placed is not None:
                 raise placed from placed.__cause__
@@ -114,7 +115,12 @@ class Stepper:
         if offset == 0 or self._keys_each_piece:
             keys.seed_host(key)
         self._seed_torch(key)
-        loss = self._objective(model, data)
+        try:
+            loss = self._objective(model, data)
+        except ObjectiveError as error:
+            if error.row is not None:
+                error.row += offset
+            raise
         return loss if isinstance(loss, Loss) else as_loss(loss, data)
 
     def count(self, batch: Batch, result: StepResult) -> Update:

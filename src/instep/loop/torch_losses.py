@@ -23,6 +23,8 @@ from torch.nn import functional as F
 
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
+from instep.loop.loss_checks import Compares, checker, explain
+from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]
 Arguments = tuple[Any, ...]
@@ -45,6 +47,13 @@ class Counted:
     count: Count  # arguments -> what a mean of them divides by: int where shapes tell, else 0-dim, still on the device
     ignore_index: int | None = None  # which targets do not count; None: it has no word for that
     threshold: float | None = 0.0  # a single output above it means class 1; None: outputs are scores of several classes
+    name: str = ""
+    compares: Compares | None = None
+    check: Callable[[Arguments], None] | None = None  # raises where the shapes of the arguments cannot be meant
+
+    def explain(self, arguments: Arguments, error: Exception) -> ObjectiveError | None:
+        """What the loss raised, in words; None where nothing better can be said."""
+        return explain(self.name, self.compares, arguments, self.ignore_index, error)
 
 
 def known(loss: Callable[..., Any]) -> Counted | None:
@@ -65,6 +74,9 @@ def known(loss: Callable[..., Any]) -> Counted | None:
         count=rule.count(setting),
         ignore_index=setting("ignore_index"),
         threshold=rule.threshold,
+        name=name,
+        compares=rule.compares,
+        check=checker(name, rule.compares),
     )
 
 
@@ -240,6 +252,12 @@ def parts(side: Any, number: int) -> Arguments | None:
 
 
 def misshapen(expected: str, output: Any, target: Any) -> ObjectiveError:
+    if isinstance(target, list | tuple) and target and isinstance(target[0], str):
+        words = listed(dict.fromkeys(map(repr, target)), most=3)
+        return ObjectiveError(
+            f"{expected}; the target is a list of words ({words}). Losses compare numbers: give each word a number in the data, "
+            "like names.index(word) for a sorted list of all names."
+        )
     return ObjectiveError(f"{expected}; got output={seen(output)} and target={seen(target)}.")
 
 
@@ -376,19 +394,21 @@ class Rule:
     forms: tuple[Form, ...]
     count: Callable[[Setting], Count]
     threshold: float | None = 0.0  # see Counted
+    compares: Compares | None = None
 
 
 TABLE = (
-    Rule(("CrossEntropyLoss", "cross_entropy", "NLLLoss", "NLLLoss2d", "nll_loss"), PAIR, by_classes, threshold=None),
+    Rule(("CrossEntropyLoss", "cross_entropy"), PAIR, by_classes, threshold=None, compares="scores"),
+    Rule(("NLLLoss", "NLLLoss2d", "nll_loss"), PAIR, by_classes, threshold=None, compares="log-probabilities"),
     Rule(("LinearCrossEntropyLoss",), PAIR, by_classes, threshold=None),
     Rule(("linear_cross_entropy",), TWO_AND_TARGET, by_classes, threshold=None),
-    Rule(("BCELoss", "binary_cross_entropy"), PAIR, always(elements), threshold=0.5),
-    Rule(("BCEWithLogitsLoss", "binary_cross_entropy_with_logits"), PAIR, always(elements)),
-    Rule(("L1Loss", "MSELoss"), PAIR, always(elements)),
-    Rule(("l1_loss", "mse_loss"), PAIR, by_weight),
-    Rule(("SmoothL1Loss", "smooth_l1_loss", "HuberLoss", "huber_loss"), PAIR, always(elements)),
+    Rule(("BCELoss", "binary_cross_entropy"), PAIR, always(elements), threshold=0.5, compares="probabilities"),
+    Rule(("BCEWithLogitsLoss", "binary_cross_entropy_with_logits"), PAIR, always(elements), compares="logits"),
+    Rule(("L1Loss", "MSELoss"), PAIR, always(elements), compares="numbers"),
+    Rule(("l1_loss", "mse_loss"), PAIR, by_weight, compares="numbers"),
+    Rule(("SmoothL1Loss", "smooth_l1_loss", "HuberLoss", "huber_loss"), PAIR, always(elements), compares="numbers"),
     Rule(("KLDivLoss", "kl_div"), PAIR, by_reduction),
-    Rule(("PoissonNLLLoss", "poisson_nll_loss"), PAIR, always(elements)),
+    Rule(("PoissonNLLLoss", "poisson_nll_loss"), PAIR, always(elements), compares="numbers"),
     Rule(("GaussianNLLLoss", "gaussian_nll_loss"), MEAN_AND_VARIANCE, always(elements_of_two)),
     Rule(("HingeEmbeddingLoss", "hinge_embedding_loss"), PAIR, always(elements)),
     Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements)),

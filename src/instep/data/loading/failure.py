@@ -27,7 +27,7 @@ def failed(what: str, error: BaseException) -> DataError:
     text = " ".join(str(error).split())
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return DataError(f"{what}: {said}{_where(error)}")
+    return DataError(f"{what}: {said}{user_line(error)}")
 
 
 def packed(error: DataError) -> Failure:
@@ -42,8 +42,8 @@ def unpacked(failure: Failure) -> DataError:
     return error
 
 
-def _where(error: BaseException) -> str:
-    """The innermost line that is neither Instep's nor a library's."""
+def user_line(error: BaseException) -> str:
+    """The innermost line that is neither Instep's nor a library's, in brackets; nothing where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if is_user_file(frame.filename)]
     if not own:
