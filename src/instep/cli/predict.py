@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 from torch import Tensor
 
-from instep.cli import arrays, rebuilt
+from instep.cli import arrays, rebuild
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.data.structure import columns, map_columns, size
@@ -18,10 +18,10 @@ from instep.report import predictions as report
 
 
 @dataclass(frozen=True)
-class Own:
+class PredictOptions:
     """Predict with the weights of a run."""
 
-    run: rebuilt.Run
+    run: rebuild.Run
     """The folder of the run, like runs/digits."""
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A file of inputs, one entry a sample: .npy, .npz, .safetensors or .pt."""
@@ -29,21 +29,21 @@ class Own:
         Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: a summary is printed)")
     ] = None
     """Where to write the predictions: .npy, .npz, .safetensors or .pt."""
-    which: rebuilt.Which = None
+    which: rebuild.Which = None
     """The checkpoint to take."""
-    file: rebuilt.File = None
+    file: rebuild.File = None
     """What builds the Trainer, where it is not where it was."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Predict, and write or print; returns the exit code."""
-    own = parse(Own, arguments, prog="instep predict")
+    own = parse(PredictOptions, arguments, prog="instep predict")
     if own.output is not None:
         arrays.require_writable(own.output)
     data = arrays.read(own.data)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file)
-        example = rebuilt.example_batch(found.trainer, 1)
+        found = rebuild.rebuild(own.run, own.which, own.file)
+        example = rebuild.example_batch(found.trainer, 1)
         inputs = _inputs(data, example, own.data)
         try:
             predictions = found.trainer.predict(inputs)

@@ -18,7 +18,7 @@ import tyro
 from instep.checkpoint import steps
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
-from instep.cli.options import Given, parse_with_build
+from instep.cli.options import ParsedOptions, parse_with_build
 from instep.errors import InstepError
 from instep.report.plan import render
 from instep.run.history import History, Row
@@ -31,7 +31,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class Own:
+class TrainOptions:
     """Where and how to run; none but --find-lr changes the result."""
 
     folder: Annotated[
@@ -62,29 +62,29 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    target, options = split(arguments)
+    target, options = split_arguments(arguments)
     found = script.load(target) if target else script.recipe()
     prog = f"instep train {target}" if target else "instep train"
-    given = parse_with_build(Own, found.build, options, prog=prog, where=str(found))
-    own: Own = given.own
+    given = parse_with_build(TrainOptions, found.build, options, prog=prog, where=str(found))
+    own: TrainOptions = given.own
     if _asks_for_processes(own) and _STARTED not in os.environ:
-        return _spread(own, arguments)
-    with _where_rank_0_speaks(own):
-        trainer = _built(found, given, options)
+        return _start_processes(own, arguments)
+    with _output_of_rank_0(own):
+        trainer = _build(found, given, options)
         _set_lr(trainer, own)
-        numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
+        numbers = _dry_run(trainer) if own.dry_run else _train(trainer, own)
     if own.json and trainer.rank == 0:
         print(json.dumps(numbers))
     return 0
 
 
-def _asks_for_processes(own: Own) -> bool:
+def _asks_for_processes(own: TrainOptions) -> bool:
     if own.processes is None and (own.nodes != "1" or own.rendezvous is not None or own.max_restarts):
         raise WrongUse("--nodes, --rendezvous and --max-restarts go with --processes, the number of them on each machine.")
     return own.processes is not None
 
 
-def _spread(own: Own, arguments: Sequence[str]) -> int:
+def _start_processes(own: TrainOptions, arguments: Sequence[str]) -> int:
     """The same command in every process, under torchrun."""
     from instep.distributed.launch import Launch, launched
 
@@ -98,7 +98,7 @@ def _spread(own: Own, arguments: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _where_rank_0_speaks(own: Own) -> Iterator[None]:
+def _output_of_rank_0(own: TrainOptions) -> Iterator[None]:
     """Other processes write to nowhere; with --json everything but the numbers goes to stderr."""
     with contextlib.ExitStack() as stack:
         if os.environ.get("RANK", "0") != "0":
@@ -108,7 +108,7 @@ def _where_rank_0_speaks(own: Own) -> Iterator[None]:
         yield
 
 
-def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The FILE and the options. Only options of the command itself may stand before it: build's are not known without it."""
     index = 0
     while index < len(arguments) and (name := arguments[index].replace("_", "-")).startswith("-"):
@@ -130,11 +130,11 @@ _VALUED = ("--folder", "--processes", "--nodes", "--rendezvous", "--max-restarts
 _FLAGS = ("-h", "--help", "--fresh", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
-def _built(found: script.Script, given: Given, options: Sequence[str]) -> Trainer:
+def _build(found: script.Script, given: ParsedOptions, options: Sequence[str]) -> Trainer:
     """The Trainer that build gives, with its folder, and with what is needed to build it again."""
-    own: Own = given.own
-    trainer = script.built(found, given.hyper_parameters)
-    trainer.script = found.recorded(options)
+    own: TrainOptions = given.own
+    trainer = script.build_trainer(found, given.hyper_parameters)
+    trainer.script = found.to_record(options)
     if own.progress and own.no_progress:
         raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
     if own.progress or own.no_progress:
@@ -144,7 +144,7 @@ def _built(found: script.Script, given: Given, options: Sequence[str]) -> Traine
     return trainer
 
 
-def _set_lr(trainer: Trainer, own: Own) -> None:
+def _set_lr(trainer: Trainer, own: TrainOptions) -> None:
     """The learning rate that was found for the run in the folder, or is found for it now; without either, build's own."""
     assert trainer.folder is not None
     before = None if own.fresh or own.dry_run else read_description(trainer.folder)
@@ -157,13 +157,13 @@ def _set_lr(trainer: Trainer, own: Own) -> None:
                 f"{trainer.folder} holds a run that was begun without --find-lr; leave it out to go on, or start anew: --fresh."
             )
     else:
-        found = _found(trainer) if own.find_lr else None
+        found = _find_lr(trainer) if own.find_lr else None
     if found is not None:
         trainer.set_lr(found["lr"])
         trainer.remarks["found_lr"] = found
 
 
-def _found(trainer: Trainer) -> dict[str, Any]:
+def _find_lr(trainer: Trainer) -> dict[str, Any]:
     """What a range test suggests; shown, and an error where that is nothing."""
     test = trainer.find_lr()
     print(test, end="\n\n", flush=True)
@@ -172,7 +172,7 @@ def _found(trainer: Trainer) -> dict[str, Any]:
     return {"lr": test.suggestion, "reason": test.reason, "confidence": test.confidence}
 
 
-def _tried(trainer: Trainer) -> dict[str, Any]:
+def _dry_run(trainer: Trainer) -> dict[str, Any]:
     print(trainer, flush=True)
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
@@ -180,7 +180,7 @@ def _tried(trainer: Trainer) -> dict[str, Any]:
     return {"dry_run": "ok"} | trainer.remarks
 
 
-def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
+def _train(trainer: Trainer, own: TrainOptions) -> dict[str, Any]:
     assert trainer.folder is not None
     is_first_start = trainer.rank == 0 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     if own.fresh and is_first_start and (moved := aside.move_aside(trainer.folder)):
@@ -200,7 +200,7 @@ def closing_line(history: History, folder: Path) -> str:
     last, best = history.last, history.best
     if last is None:
         return f"{folder}: nothing was trained"
-    said = f"{folder}: {_listed(last)} after {last['step']:,} updates in {duration(last['clock']['seconds'])}"
+    said = f"{folder}: {_numbers_text(last)} after {last['step']:,} updates in {duration(last['clock']['seconds'])}"
     if best is None or best is last:
         return said
     return f"{said}; best {history.monitor} {number(best[history.monitor])} at step {best['step']:,}"
@@ -223,6 +223,6 @@ def _finite(row: Row) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
 
 
-def _listed(row: Row) -> str:
+def _numbers_text(row: Row) -> str:
     numbers = {name: value for name, value in row.items() if name not in ("kind", "clock", "step", "epoch", "lr", "skipped")}
     return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())
