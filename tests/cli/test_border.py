@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instep.cli import border
-from instep.cli.border import WrongUse, guarded, own_traceback, say, wants_colour
+from instep.cli.border import WrongUse, own_traceback, run_guarded, say, wants_colour
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteLoss, Notice
 
 NOTHING_KEPT = "without folder= nothing is kept, so a new start begins at the first update."
@@ -19,7 +19,7 @@ def raising(error: BaseException) -> int:
     def command() -> int:
         raise error
 
-    return guarded(command)
+    return run_guarded(command)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_cause_is_shown_before_the_line(capsys: pytest.CaptureFixture[str]) ->
         except KeyError as error:
             raise WrongUse("build() raised KeyError.") from error
 
-    assert guarded(command) == 2
+    assert run_guarded(command) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
     assert lines[-2:] == ["KeyError: 'users'", "instep: build() raised KeyError."]
@@ -81,7 +81,7 @@ def test_a_traceback_shows_the_users_frames_only(tmp_path: Path) -> None:
 
 
 def test_a_traceback_of_ours_alone_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(None) == 1  # type: ignore[arg-type]
+    assert run_guarded(None) == 1  # type: ignore[arg-type]
     err = capsys.readouterr().err
     assert "border.py" in err
     assert err.endswith("TypeError: 'NoneType' object is not callable\ninstep: stopped by a TypeError.\n")
@@ -102,7 +102,7 @@ def test_a_notice_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
         return 0
 
     shown = warnings.showwarning
-    assert guarded(command) == 0
+    assert run_guarded(command) == 0
     assert capsys.readouterr().err == "note: BatchNorm sees micro-batches.\n"
     assert warnings.showwarning is shown
 

@@ -18,7 +18,7 @@ TERMINAL = {"json", "save", "run", "file", "first", "second"}  # what a command 
 
 @pytest.mark.parametrize(
     ("own", "method"),
-    [(find_lr.Own, Trainer.find_lr), (find_batch.Own, Trainer.find_batch_size)],
+    [(find_lr.FindLrOptions, Trainer.find_lr), (find_batch.FindBatchOptions, Trainer.find_batch_size)],
     ids=["find-lr", "find-batch"],
 )
 def test_options_are_parameters(own: type, method: Callable[..., Any]) -> None:
@@ -29,16 +29,16 @@ def test_options_are_parameters(own: type, method: Callable[..., Any]) -> None:
 
 
 def test_files_are_saved_and_checkpoints_chosen_by_the_names_of_methods() -> None:
-    assert all("save" in {field.name for field in fields(own)} for own in (find_lr.Own, preview.Own))
+    assert all("save" in {field.name for field in fields(own)} for own in (find_lr.FindLrOptions, preview.PreviewOptions))
     assert callable(RangeTest.save)
     assert callable(Previewed.save)
-    assert all("which" in {field.name for field in fields(own)} for own in (diff.Own, evaluate.Own))
+    assert all("which" in {field.name for field in fields(own)} for own in (diff.DiffOptions, evaluate.EvaluateOptions))
     assert "which" in inspect.signature(Trainer.load).parameters
 
 
 def test_train_calls_arguments_of_the_trainer_as_the_trainer_does() -> None:
-    from instep.cli.train import Own
+    from instep.cli.train import TrainOptions
 
-    own, arguments = {field.name for field in fields(Own)}, {field.name: field.default for field in fields(Options)}
+    own, arguments = {field.name for field in fields(TrainOptions)}, {field.name: field.default for field in fields(Options)}
     assert {"folder", "progress", "allow_changes"} == own & arguments.keys()
     assert all(arguments[name] is not MISSING for name in own & arguments.keys())

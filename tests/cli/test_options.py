@@ -9,8 +9,8 @@ import pytest
 import tyro
 
 from instep.cli.border import WrongUse
-from instep.cli.options import RESERVED, Given, parse, parse_with_build
-from instep.cli.train import Own as TrainOwn
+from instep.cli.options import RESERVED, ParsedOptions, parse, parse_with_build
+from instep.cli.train import TrainOptions
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def build(
     raise AssertionError("only its signature is looked at")
 
 
-def given(*arguments: str, build: Callable[..., Any] = build) -> Given:
+def given(*arguments: str, build: Callable[..., Any] = build) -> ParsedOptions:
     return parse_with_build(Own, build, arguments, prog="instep train my.py", where="build() of my.py")
 
 
@@ -43,12 +43,14 @@ DEFAULTS = {"lr": 0.1, "layers": (4, 4), "kind": "sgd", "name": None, "nesterov"
 
 
 def test_nothing_given_is_the_defaults() -> None:
-    assert given() == Given(Own(), DEFAULTS)
+    assert given() == ParsedOptions(Own(), DEFAULTS)
 
 
 def test_options_of_build_and_of_the_command_stand_side_by_side() -> None:
     found = given("--json", "--lr", "1e-3", "--layers", "1", "2", "3", "--folder", "a/b", "--nesterov", "--name=x")
-    assert found == Given(Own(Path("a/b"), True), {**DEFAULTS, "lr": 1e-3, "layers": (1, 2, 3), "nesterov": True, "name": "x"})
+    assert found == ParsedOptions(
+        Own(Path("a/b"), True), {**DEFAULTS, "lr": 1e-3, "layers": (1, 2, 3), "nesterov": True, "name": "x"}
+    )
 
 
 def test_help_shows_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +114,7 @@ def test_builds_that_give_no_options(build: Callable[..., Any], words: str) -> N
 
 
 def test_every_option_of_the_command_is_reserved() -> None:
-    assert set(TrainOwn.__dataclass_fields__) <= RESERVED
+    assert set(TrainOptions.__dataclass_fields__) <= RESERVED
 
 
 @dataclass(frozen=True)

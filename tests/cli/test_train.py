@@ -17,7 +17,7 @@ import torch
 from cli.said import BUILD, Instep
 from instep import keys
 from instep.cli.border import WrongUse
-from instep.cli.train import closing_line, split
+from instep.cli.train import closing_line, split_arguments
 from instep.run.history import History
 from instep.run.lock import Lock
 
@@ -232,14 +232,14 @@ def test_progress_can_be_switched_off(instep: Instep) -> None:
     ],
 )
 def test_the_file_is_found_between_the_options(arguments: str, target: str | None, rest: str) -> None:
-    assert split(arguments.split()) == (target, rest.split())
+    assert split_arguments(arguments.split()) == (target, rest.split())
 
 
 def test_a_file_behind_its_options_is_pointed_out() -> None:
     with pytest.raises(
         WrongUse, match=r"^my.py stands after options of its own; the file comes first: instep train my.py \[options…\]$"
     ):
-        split(["--lr", "3", "my.py"])
+        split_arguments(["--lr", "3", "my.py"])
 
 
 @pytest.mark.usefixtures("build_file")

@@ -13,7 +13,7 @@ from clock import stopped_clock
 from instep.records import Plan
 from instep.report.lines import Lines
 from instep.report.progress import Progress, Silent, progress
-from instep.report.standing import Standing
+from instep.report.run_status import RunStatus
 
 
 class Tty(io.StringIO):
@@ -45,7 +45,7 @@ def test_it_goes_to_stderr_and_lives_without_one(monkeypatch: pytest.MonkeyPatch
 def lines(plan: Plan | None = None, pause_s: float = 5.0) -> tuple[Progress, Callable[[], list[str]]]:
     """Progress in lines, and a function that gives those said since it was last asked."""
     stream = io.StringIO()
-    standing = Standing(plan or told.plan())
+    status = RunStatus(plan or told.plan())
 
     def said() -> list[str]:
         text = stream.getvalue()
@@ -53,7 +53,7 @@ def lines(plan: Plan | None = None, pause_s: float = 5.0) -> tuple[Progress, Cal
         stream.truncate()
         return text.split("\n")[:-1]
 
-    return Progress(standing, Lines(standing, stream, pause_s=pause_s)), said
+    return Progress(status, Lines(status, stream, pause_s=pause_s)), said
 
 
 def test_each_evaluation_is_a_line() -> None:
@@ -94,12 +94,12 @@ def test_a_line_says_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_time_left_is_by_the_pace_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = stopped_clock(monkeypatch)
-    standing = Standing(told.plan(), step=600, first_step=400, started_s=clock.now_s)
+    status = RunStatus(told.plan(), step=600, first_step=400, started_s=clock.now_s)
     clock.sleep(20.0)  # 200 steps in 20 s: 600 more take 60
-    assert standing.seconds_left == pytest.approx(60)
-    assert standing.left() == "1:00 left"
-    standing.step = 400
-    assert (standing.seconds_left, standing.left()) == (None, "")
+    assert status.seconds_left == pytest.approx(60)
+    assert status.left() == "1:00 left"
+    status.step = 400
+    assert (status.seconds_left, status.left()) == (None, "")
 
 
 def test_a_run_without_a_known_end() -> None:
@@ -116,7 +116,7 @@ def test_a_run_without_a_known_end() -> None:
 
 @pytest.mark.parametrize(("step", "number"), [(0, 1), (1, 1), (119, 1), (120, 1), (121, 2), (1200, 10)])
 def test_the_end_of_an_epoch_still_belongs_to_it(step: int, number: int) -> None:
-    assert Standing(told.plan(), step=step).where()[0].split()[-1] == f"{number}/10"
+    assert RunStatus(told.plan(), step=step).where()[0].split()[-1] == f"{number}/10"
 
 
 def test_the_end_names_the_reason_and_the_best() -> None:

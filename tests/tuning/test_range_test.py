@@ -28,7 +28,7 @@ def test_gradient_descent_in_a_bowl_diverges_above_two_over_the_curvature(curvat
     limit = 2 / max(curvatures)
     assert test.suggestion is not None
     assert 0.1 * limit < test.suggestion < limit
-    assert test.verdict.rule == "before divergence"
+    assert test.recommendation.rule == "before divergence"
 
 
 def test_with_momentum_the_limit_is_another() -> None:
@@ -125,7 +125,7 @@ def test_noise_is_said_to_be_noise() -> None:
 
 def test_a_loss_that_still_falls_at_the_end_is_followed_with_half_the_confidence() -> None:
     test = find_lr(bowl_run(1.0), high=0.2)
-    assert test.verdict.rule == "steepest"
+    assert test.recommendation.rule == "steepest"
     assert test.confidence <= 0.5
     assert "a larger high= would show where it breaks" in test.reason
 

@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, O
 
 from instep.errors import DescriptionError
 from instep.schedules.drive import drive
-from instep.tuning.kept import Kept
+from instep.tuning.saved_state import SavedState
 from instep.tuning.snapshot import untouched
 
 
@@ -332,7 +332,7 @@ def test_half_a_pair_of_normal_draws_is_kept() -> None:
 
 
 def test_ctrl_c_while_it_is_put_back_waits() -> None:
-    kept = Kept(model := model_of())
+    kept = SavedState(model := model_of())
     before = model[0].weight.detach().clone()
     with torch.no_grad():
         model[0].weight.zero_()

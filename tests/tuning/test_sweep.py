@@ -11,7 +11,7 @@ from torch.optim import SGD, Adam
 
 from instep.errors import DescriptionError, NonFiniteLoss
 from instep.records import StepResult
-from instep.tuning.sweep import BEFORE, Growth, Writer, sweep
+from instep.tuning.sweep import BEFORE, GroupWriter, Growth, sweep
 from tuning.toyrun import bowl_run
 
 
@@ -47,7 +47,7 @@ def grouped(**options: Any) -> SGD:
 
 def test_groups_keep_their_ratios_and_the_largest_gets_the_rate_itself() -> None:
     optimizer = grouped()
-    Writer(optimizer).lr(1.0)
+    GroupWriter(optimizer).lr(1.0)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 1.0]
 
 
@@ -56,14 +56,14 @@ def test_ratios_are_those_the_groups_were_made_with() -> None:
     optimizer = grouped()
     for group, start in zip(optimizer.param_groups, (0.1, 0.2), strict=True):
         group["initial_lr"] = start
-    Writer(optimizer).lr(1.0)
+    GroupWriter(optimizer).lr(1.0)
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 1.0]
 
 
 def test_a_learning_rate_that_is_a_tensor_stays_that_tensor() -> None:
     lr = torch.tensor(0.1)
     optimizer = Adam([nn.Parameter(torch.ones(1))], lr=lr)
-    Writer(optimizer).lr(0.5)
+    GroupWriter(optimizer).lr(0.5)
     assert optimizer.param_groups[0]["lr"] is lr
     assert lr.item() == 0.5
 
@@ -71,14 +71,14 @@ def test_a_learning_rate_that_is_a_tensor_stays_that_tensor() -> None:
 def test_momentum_goes_where_the_optimizer_has_it() -> None:
     sgd, adam = grouped(momentum=0.9), Adam([nn.Parameter(torch.ones(1))])
     for optimizer in (sgd, adam):
-        Writer(optimizer).momentum(0.85)
+        GroupWriter(optimizer).momentum(0.85)
     assert [group["momentum"] for group in sgd.param_groups] == [0.85, 0.85]
     assert adam.param_groups[0]["betas"] == (0.85, 0.999)
 
 
 def test_learning_rates_of_zero_have_no_ratios_and_get_the_same() -> None:
     optimizer = SGD([nn.Parameter(torch.ones(1))], lr=0.0)
-    Writer(optimizer).lr(0.3)
+    GroupWriter(optimizer).lr(0.3)
     assert optimizer.param_groups[0]["lr"] == 0.3
 
 
@@ -86,7 +86,7 @@ def test_an_optimizer_without_a_learning_rate_is_refused() -> None:
     optimizer = SGD([nn.Parameter(torch.ones(1))], lr=0.1)
     del optimizer.param_groups[0]["lr"]
     with pytest.raises(DescriptionError, match="SGD has groups without an lr, so there is none to be found for it"):
-        Writer(optimizer)
+        GroupWriter(optimizer)
 
 
 def test_a_loss_belongs_to_the_learning_rate_of_the_update_before_it() -> None:
@@ -114,7 +114,7 @@ def test_it_stops_where_a_loss_is_not_finite() -> None:
     for on_nonfinite in ("stop", "skip"):
         losses = [2.0] * 15 + [math.nan, 1.0, 1.0]
         optimizer = SGD([nn.Parameter(torch.ones(1))], lr=0.1)
-        found = sweep(said(losses, raises=on_nonfinite == "stop"), optimizer, Growth(steps=50))
+        found = sweep(as_sentence(losses, raises=on_nonfinite == "stop"), optimizer, Growth(steps=50))
         assert found.losses == (*[2.0] * (15 - BEFORE - 1), math.inf)
         assert len(found.lrs) == len(found.losses)
 
@@ -122,12 +122,12 @@ def test_it_stops_where_a_loss_is_not_finite() -> None:
 def test_a_loss_that_is_not_finite_from_the_beginning_is_the_runs_own_trouble() -> None:
     optimizer = SGD([nn.Parameter(torch.ones(1))], lr=0.1)
     with pytest.raises(NonFiniteLoss, match="the loss is nan before the learning rate has grown at all; see to that first"):
-        sweep(said([math.nan]), optimizer, Growth())
+        sweep(as_sentence([math.nan]), optimizer, Growth())
     with pytest.raises(NonFiniteLoss, match="boom"):
-        sweep(said([math.nan], raises=True), optimizer, Growth())
+        sweep(as_sentence([math.nan], raises=True), optimizer, Growth())
 
 
-def said(losses: list[float], *, raises: bool = False) -> Iterator[StepResult]:
+def as_sentence(losses: list[float], *, raises: bool = False) -> Iterator[StepResult]:
     for loss in losses:
         if raises and math.isnan(loss):
             raise NonFiniteLoss("boom")

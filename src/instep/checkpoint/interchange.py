@@ -33,7 +33,7 @@ def save_model(model: Models, path: str | Path) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(saved, f"{folder}/model.safetensors")
     ...     load_model(loaded, f"{folder}/model.safetensors")
-    Difference(odds=(), repaired=0)
+    Difference(mismatches=(), repaired=0)
     >>> bool((saved.weight == loaded.weight).all())
     True
     """

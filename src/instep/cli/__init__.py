@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"instep {__version__}")
         return 0
-    return border.guarded(lambda: _command(name, rest))
+    return border.run_guarded(lambda: _command(name, rest))
 
 
 def _command(name: str, arguments: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ def read(path: Path) -> Any:
     """What a file holds, as tensors: one, or several by name."""
     _require_known(path)
     if not path.is_file():
-        raise WrongUse(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; name a file of inputs: {_listed()}.")
+        raise WrongUse(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}; name a file of inputs: {_endings()}.")
     if path.suffix in (".pt", ".pth"):
         return read_torch(path)
     if path.suffix == ".safetensors":
@@ -85,8 +85,8 @@ def _write_numpy(path: Path, named: Mapping[str, Tensor]) -> None:
 
 def _require_known(path: Path) -> None:
     if path.suffix not in ENDINGS:
-        raise WrongUse(f"{path} is no file of arrays by its name; use {_listed()}.")
+        raise WrongUse(f"{path} is no file of arrays by its name; use {_endings()}.")
 
 
-def _listed() -> str:
+def _endings() -> str:
     return f"{', '.join(ENDINGS[:-2])} or {ENDINGS[-2]}"

@@ -23,7 +23,7 @@ class WrongUse(Exception):
     """The command was used in a way that cannot work. Raised `from` an error of the user's code, that is shown first."""
 
 
-def guarded(command: Callable[[], int]) -> int:
+def run_guarded(command: Callable[[], int]) -> int:
     """The exit code of a command, whatever happens in it."""
     try:
         with _notices_in_one_line():
@@ -31,16 +31,16 @@ def guarded(command: Callable[[], int]) -> int:
             sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
             return code
     except (WrongUse, DescriptionError) as error:
-        return _said(error, WRONG_USE)
+        return _report(error, WRONG_USE)
     except InstepError as error:
-        return _said(error, FAILED)
+        return _report(error, FAILED)
     except KeyboardInterrupt as stop:
-        return _interrupted(stop)
+        return _report_interrupt(stop)
     except BrokenPipeError:  # `instep runs | head`: the reader has gone, and that is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else _said(stop, FAILED)
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else _report(stop, FAILED)
     except Exception as error:
         print(own_traceback(error), end="", file=sys.stderr)
         say(f"stopped by {_kind(error)}.", RED)
@@ -68,19 +68,19 @@ def own_traceback(error: BaseException) -> str:
             continue
         pending += [link.__cause__, link.__context__, *(link.exceptions or ())]
         if link.exc_type is not None and issubclass(link.exc_type, SyntaxError):  # says its place itself; no frame is the user's
-            link.stack[:] = _outside(link.stack)
+            link.stack[:] = _without_instep(link.stack)
         else:
             first = next((index for index, frame in enumerate(link.stack) if is_user_file(frame.filename)), None)
             if first is not None:
-                link.stack[:] = _outside(link.stack[first:])
+                link.stack[:] = _without_instep(link.stack[first:])
     return "".join(report.format())
 
 
-def _outside(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+def _without_instep(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
     return [frame for frame in frames if not (frame.filename.startswith("<frozen importlib") or is_instep_file(frame.filename))]
 
 
-def _said(error: BaseException, code: int) -> int:
+def _report(error: BaseException, code: int) -> int:
     if (cause := error.__cause__) is not None:
         text = own_traceback(cause)
         if str(error) == str(cause):  # said by the red line; only the way there is of interest
@@ -90,7 +90,7 @@ def _said(error: BaseException, code: int) -> int:
     return code
 
 
-def _interrupted(stop: KeyboardInterrupt) -> int:
+def _report_interrupt(stop: KeyboardInterrupt) -> int:
     say(str(stop) or "interrupted", YELLOW)
     return SIGNALLED + (stop.signal if isinstance(stop, Interrupted) else signal.SIGINT)
 

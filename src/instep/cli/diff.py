@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import tyro
 
 from instep.checkpoint import locate, read
-from instep.cli import rebuilt
+from instep.cli import rebuild
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.errors import CheckpointError
@@ -17,7 +17,7 @@ from instep.run.run_files import CHECKPOINTS, read_run
 
 
 @dataclass(frozen=True)
-class Own:
+class DiffOptions:
     """Show how two runs differ: in their description, their numbers and their weights."""
 
     first: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -30,13 +30,13 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Print it; returns the exit code."""
-    own = parse(Own, arguments, prog="instep diff")
+    own = parse(DiffOptions, arguments, prog="instep diff")
     first, second = read_run(own.first), read_run(own.second)
     print(diff.render(first, second, _weights(own)))
     return 0
 
 
-def _weights(own: Own) -> list[str]:
+def _weights(own: DiffOptions) -> list[str]:
     """What can be said of the weights; a run without checkpoints is no reason to say nothing of the rest."""
     try:
         one, other = (_model(path, own.which) for path in (own.first, own.second))
@@ -46,5 +46,5 @@ def _weights(own: Own) -> list[str]:
 
 
 def _model(path: Path, which: str) -> dict[str, Any]:
-    state: dict[str, Any] = read(locate(path / CHECKPOINTS, rebuilt.find_step(path, which)), parts=["model"]).parts["model"]
+    state: dict[str, Any] = read(locate(path / CHECKPOINTS, rebuild.find_step(path, which)), parts=["model"]).parts["model"]
     return state

@@ -39,7 +39,7 @@ FLAGS = ("--strict", "--no-probes", "--list", "--help", "-h")
 
 
 @dataclass
-class Given:
+class DoctorOptions:
     """What stood on the command line."""
 
     values: dict[str, list[str]] = field(default_factory=dict)
@@ -74,9 +74,9 @@ def run(arguments: Sequence[str]) -> int:
     return launch(settings(given), given.target, given.arguments, module=given.module)
 
 
-def parse(arguments: Sequence[str]) -> Given:
+def parse(arguments: Sequence[str]) -> DoctorOptions:
     """The doctor's options up to the script; what follows is not ours to read."""
-    given, rest = Given(), list(arguments)
+    given, rest = DoctorOptions(), list(arguments)
     while rest:
         first = rest.pop(0)
         name, equals, value = first.partition("=")
@@ -101,7 +101,7 @@ def parse(arguments: Sequence[str]) -> Given:
     return given
 
 
-def settings(given: Given) -> Settings:
+def settings(given: DoctorOptions) -> Settings:
     """From the command line, over those of pyproject.toml."""
     assert given.target is not None
     start = Path.cwd() if given.module else Path(given.target).resolve().parent

@@ -9,21 +9,21 @@ from typing import Annotated, Literal
 
 import tyro
 
-from instep.cli import rebuilt
+from instep.cli import rebuild
 from instep.cli.border import YELLOW, say
 from instep.cli.options import parse
 from instep.report import evaluation as report
 
 
 @dataclass(frozen=True)
-class Own:
+class EvaluateOptions:
     """Evaluate the weights of a run on the validation data that its file describes.
 
     Where the model classifies, a report of each class and a confusion matrix follow the numbers."""
 
-    run: rebuilt.Run
+    run: rebuild.Run
     """The folder of the run, like runs/digits."""
-    which: rebuilt.Which = None
+    which: rebuild.Which = None
     """The checkpoint to take."""
     weights: Annotated[
         Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
@@ -31,7 +31,7 @@ class Own:
     """Of a run with ema=: the numbers of the model's own weights or of the averaged ones."""
     test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Evaluate the test data that the file describes, in place of the validation data."""
-    file: rebuilt.File = None
+    file: rebuild.File = None
     """What builds the Trainer, where it is not where it was."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Print the numbers as one JSON object on stdout, everything else on stderr."""
@@ -39,9 +39,9 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluate and print; returns the exit code."""
-    own = parse(Own, arguments, prog="instep evaluate")
+    own = parse(EvaluateOptions, arguments, prog="instep evaluate")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file, "model")
+        found = rebuild.rebuild(own.run, own.which, own.file, "model")
         evaluation = found.trainer.evaluate("test" if own.test else None, weights=own.weights, report=True)
     print(
         json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))

@@ -10,38 +10,38 @@ from typing import Annotated
 
 import tyro
 
-from instep.cli import rebuilt
+from instep.cli import rebuild
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 
 
 @dataclass(frozen=True)
-class Own:
+class ExportOptions:
     """Export the model of a run with torch.export: it then runs where its class is not known, on batches of any size."""
 
-    run: rebuilt.Run
+    run: rebuild.Run
     """The folder of the run, like runs/digits."""
     output: Annotated[
         Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE.pt2", help_behavior_hint="(default: model.pt2 in the run)")
     ] = None
     """Where to write it."""
-    which: rebuilt.Which = None
+    which: rebuild.Which = None
     """The checkpoint to take."""
-    weights: rebuilt.Weights = None
+    weights: rebuild.Weights = None
     """Of a run with ema=: the model's own weights or the averaged ones."""
-    file: rebuilt.File = None
+    file: rebuild.File = None
     """What builds the Trainer, where it is not where it was."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Export; returns the exit code."""
-    own = parse(Own, arguments, prog="instep export")
+    own = parse(ExportOptions, arguments, prog="instep export")
     output = own.output or own.run / "model.pt2"
     if output.suffix != ".pt2":
         raise WrongUse(f"{output} does not end in .pt2; say -o {output.with_suffix('.pt2')}")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file, own.weights)
-        example = rebuilt.example_batch(found.trainer, 3)
+        found = rebuild.rebuild(own.run, own.which, own.file, own.weights)
+        example = rebuild.example_batch(found.trainer, 3)
         from instep.checkpoint.exported import export_model, write_exported
 
         program = export_model(found.trainer.model, example)

@@ -10,7 +10,7 @@ import tyro
 
 from instep.cli import script
 from instep.cli.border import WrongUse
-from instep.cli.target import file_first, parsed
+from instep.cli.target import parse_for_file, split_file
 from instep.cli.words import words_of
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
@@ -19,7 +19,7 @@ UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "b": 1.0}
 
 
 @dataclass(frozen=True)
-class Own:
+class FindBatchOptions:
     """How to look for the largest micro-batch; nothing is trained or written."""
 
     memory_bytes: Annotated[str | None, tyro.conf.arg(metavar="SIZE", help_behavior_hint="(default: what is free)")] = None
@@ -36,14 +36,14 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Search and print; returns the exit code: 1 where nothing fits."""
-    target, options = file_first(arguments, "find-batch")
+    target, options = split_file(arguments, "find-batch")
     found = script.load(target) if target else script.recipe()
-    given = parsed(Own, found, options, "find-batch", target)
-    own: Own = given.own
+    given = parse_for_file(FindBatchOptions, found, options, "find-batch", target)
+    own: FindBatchOptions = given.own
     memory_bytes = None if own.memory_bytes is None else in_bytes(own.memory_bytes)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        trainer = script.built(found, given.hyper_parameters)
-        with words_of(Own):
+        trainer = script.build_trainer(found, given.hyper_parameters)
+        with words_of(FindBatchOptions):
             search = trainer.find_batch_size(memory_bytes=memory_bytes, margin=own.margin, most=own.most, paces=own.paces)
     print(search.to_json() if own.json else search)
     return 0 if search.largest else 1

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from instep.cli import script
-from instep.cli.target import file_first, parsed
+from instep.cli.target import parse_for_file, split_file
 from instep.cli.words import words_of
 from instep.tuning.sweep import Mode
 
@@ -18,7 +18,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavio
 
 
 @dataclass(frozen=True)
-class Own:
+class FindLrOptions:
     """How to look for a learning rate; nothing is trained, and nothing is written but what --save names."""
 
     low: float = 1e-7
@@ -39,13 +39,13 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Test and print; returns the exit code: 1 where the curve allows no suggestion."""
-    target, options = file_first(arguments, "find-lr")
+    target, options = split_file(arguments, "find-lr")
     found = script.load(target) if target else script.recipe()
-    given = parsed(Own, found, options, "find-lr", target)
-    own: Own = given.own
+    given = parse_for_file(FindLrOptions, found, options, "find-lr", target)
+    own: FindLrOptions = given.own
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        trainer = script.built(found, given.hyper_parameters)
-        with words_of(Own):
+        trainer = script.build_trainer(found, given.hyper_parameters)
+        with words_of(FindLrOptions):
             test = trainer.find_lr(low=own.low, high=own.high, steps=own.steps, repeats=own.repeats, mode=own.mode)
     print(test.to_json() if own.json else test)
     if own.save is not None:

@@ -15,7 +15,7 @@ STARTER = Path(__file__).parent / "recipes" / "starter.py"
 
 
 @dataclass(frozen=True)
-class Own:
+class InitOptions:
     """Write a commented file to start from; it trains as it is."""
 
     path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[PATH]")] = Path("train.py")
@@ -24,7 +24,7 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Write the file; returns the exit code."""
-    path = parse(Own, arguments, prog="instep init").path
+    path = parse(InitOptions, arguments, prog="instep init").path
     if path.is_dir():
         path = path / "train.py"
     if path.suffix != ".py":

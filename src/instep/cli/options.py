@@ -19,7 +19,7 @@ import tyro
 
 from instep.cli.border import WrongUse
 
-Own = TypeVar("Own")
+Options = TypeVar("Options")
 
 # Options that the command has, or will have, itself.
 RESERVED = frozenset(
@@ -43,7 +43,7 @@ _OWN = "instep_own"  # the parameter that carries the command's own options thro
 
 
 @dataclass(frozen=True)
-class Given:
+class ParsedOptions:
     """What stood behind a command: the command's own options, and the values of build's parameters."""
 
     own: Any
@@ -58,15 +58,15 @@ class Help:
     description: str
 
 
-def parse(kind: type[Own], arguments: Sequence[str], *, prog: str) -> Own:
+def parse(kind: type[Options], arguments: Sequence[str], *, prog: str) -> Options:
     """The options of a command, as an instance of its dataclass."""
-    parsed: Own = _ask(kind, arguments, prog, [field.name for field in fields(kind)])  # type: ignore[arg-type]
+    parsed: Options = _ask(kind, arguments, prog, [field.name for field in fields(kind)])  # type: ignore[arg-type]
     return parsed
 
 
 def parse_with_build(
-    own: type[Own], build: Callable[..., Any], arguments: Sequence[str], *, prog: str, where: str, help_of: Help | None = None
-) -> Given:
+    own: type[Options], build: Callable[..., Any], arguments: Sequence[str], *, prog: str, where: str, help_of: Help | None = None
+) -> ParsedOptions:
     """The command's own options and the hyper-parameters, of one command line; `where` says in an error whose build it is."""
     parameters = _typed_parameters(build, where)
     annotations = {name: parameter.annotation for name, parameter in parameters.items()}
@@ -83,7 +83,7 @@ def parse_with_build(
     collected.__doc__ = build.__doc__
     names = [*parameters, *(field.name for field in fields(own))]  # type: ignore[arg-type]
     values: dict[str, Any] = _ask(collected, arguments, prog, names, help_of)
-    return Given(values.pop(_OWN), values)
+    return ParsedOptions(values.pop(_OWN), values)
 
 
 def _typed_parameters(build: Callable[..., Any], where: str) -> Mapping[str, inspect.Parameter]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 from torch import Tensor
 
-from instep.cli import arrays, rebuilt, tables
+from instep.cli import arrays, rebuild, tables
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.data.inputs import inputs_of
@@ -19,10 +19,10 @@ from instep.report import predictions as report
 
 
 @dataclass(frozen=True)
-class Own:
+class PredictOptions:
     """Predict with the weights of a run."""
 
-    run: rebuilt.Run
+    run: rebuild.Run
     """The folder of the run, like runs/digits."""
     data: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")]
     """A file of inputs, one entry a sample: .npy, .npz, .safetensors or .pt; .csv or .parquet after training on a frame."""
@@ -30,23 +30,23 @@ class Own:
         Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: a summary is printed)")
     ] = None
     """Where to write the predictions: .npy, .npz, .safetensors or .pt."""
-    which: rebuilt.Which = None
+    which: rebuild.Which = None
     """The checkpoint to take."""
-    weights: rebuilt.Weights = None
+    weights: rebuild.Weights = None
     """Of a run with ema=: the model's own weights or the averaged ones."""
-    file: rebuilt.File = None
+    file: rebuild.File = None
     """What builds the Trainer, where it is not where it was."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Predict, and write or print; returns the exit code."""
-    own = parse(Own, arguments, prog="instep predict")
+    own = parse(PredictOptions, arguments, prog="instep predict")
     if own.output is not None:
         arrays.require_writable(own.output)
     data = tables.read(own.data) if tables.is_table(own.data) else arrays.read(own.data)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        found = rebuilt.rebuild(own.run, own.which, own.file, own.weights)
-        example = rebuilt.example_batch(found.trainer, 1)
+        found = rebuild.rebuild(own.run, own.which, own.file, own.weights)
+        example = rebuild.example_batch(found.trainer, 1)
         if tables.is_table(own.data):
             data = tables.inputs_of(data, found.run.description, own.data)
         inputs = _inputs(data, example, own.data)

@@ -12,12 +12,12 @@ from typing import Annotated
 import tyro
 
 from instep.cli import script
-from instep.cli.target import file_first, parsed
+from instep.cli.target import parse_for_file, split_file
 from instep.report.preview import preview
 
 
 @dataclass(frozen=True)
-class Own:
+class PreviewOptions:
     """Look at the data as the model gets it; nothing is trained, and nothing is written but what --save names."""
 
     save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
@@ -26,11 +26,11 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Look and print; returns the exit code."""
-    target, options = file_first(arguments, "preview")
+    target, options = split_file(arguments, "preview")
     found = script.load(target) if target else script.recipe()
-    given = parsed(Own, found, options, "preview", target)
+    given = parse_for_file(PreviewOptions, found, options, "preview", target)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-        shown = preview(script.built(found, given.hyper_parameters))
+        shown = preview(script.build_trainer(found, given.hyper_parameters))
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     print(shown.text(width=min(shutil.get_terminal_size().columns, 120), colour=colour))
     if given.own.save is not None:

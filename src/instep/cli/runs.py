@@ -12,7 +12,7 @@ from instep.report.runs import render
 
 
 @dataclass(frozen=True)
-class Own:
+class RunsOptions:
     """List the runs in a folder."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="[FOLDER]")] = Path("runs")
@@ -21,5 +21,5 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Print them; returns the exit code."""
-    print(render(parse(Own, arguments, prog="instep runs").folder))
+    print(render(parse(RunsOptions, arguments, prog="instep runs").folder))
     return 0

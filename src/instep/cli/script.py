@@ -30,7 +30,7 @@ class Script:
     def __str__(self) -> str:
         return f"{self.name}() of {self.path}"
 
-    def recorded(self, options: Sequence[str]) -> dict[str, Any]:
+    def to_record(self, options: Sequence[str]) -> dict[str, Any]:
         """What `run.json` keeps of it, so that other commands can build the same Trainer; the recipe has no file."""
         file = None if self.is_recipe else str(self.path.resolve())
         return {"file": file, "function": self.name, "options": list(options)}
@@ -50,15 +50,15 @@ def load(target: str) -> Script:
         file, name = target.removesuffix(":"), "build"
     path = Path(file)
     if not path.exists():
-        raise WrongUse(_missing(path))
+        raise WrongUse(_explain_missing_file(path))
     if path.is_dir() or path.suffix != ".py":
         raise WrongUse(
             f"{path} is {'a folder' if path.is_dir() else 'no Python file'}; name a file that ends in .py and has build() in it."
         )
-    module = _module(path)
+    module = _load_module(path)
     build = getattr(module, name, None)
     if build is None:
-        raise WrongUse(_without(name, module, path))
+        raise WrongUse(_explain_missing_function(name, module, path))
     if not callable(build):
         raise WrongUse(f"{name} in {path} is a {type(build).__name__}; it has to be a function that returns a Trainer.")
     return Script(path, name, build, path.stem if name == "build" else f"{path.stem}-{name}")
@@ -71,7 +71,7 @@ def recipe() -> Script:
     return Script(Path(train_digits.__file__), "build", train_digits.build, "digits", is_recipe=True)
 
 
-def built(found: Script, hyper_parameters: Mapping[str, Any]) -> Trainer:
+def build_trainer(found: Script, hyper_parameters: Mapping[str, Any]) -> Trainer:
     """The Trainer that build gives under a key of the seed, with its hyper-parameters recorded."""
     seed = hyper_parameters.get("seed")
     keys.seed_all(keys.for_build(keys.check_seed(0 if seed is None else seed)))
@@ -89,7 +89,7 @@ def built(found: Script, hyper_parameters: Mapping[str, Any]) -> Trainer:
     return trainer
 
 
-def _module(path: Path) -> ModuleType:
+def _load_module(path: Path) -> ModuleType:
     """The file as a module of its own name, so that what it defines can be pickled; its folder stands first on the path."""
     folder = str(path.resolve().parent)
     if sys.path[0] != folder:
@@ -120,7 +120,7 @@ def _free_name(name: str) -> str:
     return name if loaded is None or isinstance(getattr(loaded, "__loader__", None), FileLoader) else f"{name}_py"
 
 
-def _missing(path: Path) -> str:
+def _explain_missing_file(path: Path) -> str:
     if path.with_suffix(".py").exists():
         return f"{path} does not exist; did you mean {path.with_suffix('.py')}?"
     beside = [file.stem for file in path.parent.glob("*.py")] if path.parent.is_dir() else []
@@ -129,7 +129,7 @@ def _missing(path: Path) -> str:
     return f"{path} does not exist; {hint}"
 
 
-def _without(name: str, module: ModuleType, path: Path) -> str:
+def _explain_missing_function(name: str, module: ModuleType, path: Path) -> str:
     functions = {
         found.__name__: found
         for found in vars(module).values()

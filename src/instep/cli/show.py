@@ -13,7 +13,7 @@ from instep.report.show import render
 
 
 @dataclass(frozen=True)
-class Own:
+class ShowOptions:
     """Show one run: how it went, its curves, its best numbers."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -22,6 +22,6 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Print it; returns the exit code."""
-    asked = parse(Own, arguments, prog="instep show")
+    asked = parse(ShowOptions, arguments, prog="instep show")
     print(render(asked.run, width=min(shutil.get_terminal_size().columns, 120)))
     return 0

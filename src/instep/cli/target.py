@@ -7,10 +7,10 @@ from typing import Any
 
 from instep.cli import COMMANDS, script
 from instep.cli.border import WrongUse
-from instep.cli.options import Given, Help, parse_with_build
+from instep.cli.options import Help, ParsedOptions, parse_with_build
 
 
-def file_first(arguments: Sequence[str], command: str) -> tuple[str | None, list[str]]:
+def split_file(arguments: Sequence[str], command: str) -> tuple[str | None, list[str]]:
     """The FILE, where the first argument is one, and the options."""
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], list(arguments[1:])
@@ -20,7 +20,7 @@ def file_first(arguments: Sequence[str], command: str) -> tuple[str | None, list
     return None, list(arguments)
 
 
-def parsed(own: type, found: script.Script, options: Sequence[str], command: str, target: str | None) -> Given:
+def parse_for_file(own: type, found: script.Script, options: Sequence[str], command: str, target: str | None) -> ParsedOptions:
     """The command's own options and build's; one name cannot be both."""
     _require_apart(own, found.build, str(found), command)
     prog = f"instep {command} {target}" if target else f"instep {command}"

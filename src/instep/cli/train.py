@@ -18,7 +18,7 @@ import tyro
 from instep.checkpoint import steps
 from instep.cli import aside, script
 from instep.cli.border import WrongUse
-from instep.cli.options import Given, parse_with_build
+from instep.cli.options import ParsedOptions, parse_with_build
 from instep.cli.target import help_for
 from instep.cli.words import words_of
 from instep.errors import ChangedRun, InstepError
@@ -33,7 +33,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class Own:
+class TrainOptions:
     """Where and how to run; only --find-lr and --allow-changes can change the result."""
 
     folder: Annotated[
@@ -68,38 +68,38 @@ class Own:
 
 def run(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    target, options = split(arguments)
+    target, options = split_arguments(arguments)
     found = script.load(target) if target else script.recipe()
     prog = f"instep train {target}" if target else "instep train"
     help_of = help_for("train", found, target)
-    given = parse_with_build(Own, found.build, options, prog=prog, where=str(found), help_of=help_of)
-    own: Own = given.own
+    given = parse_with_build(TrainOptions, found.build, options, prog=prog, where=str(found), help_of=help_of)
+    own: TrainOptions = given.own
     _require_one_place(own)
     if _asks_for_processes(own) and _STARTED not in os.environ:
-        return _spread(own, arguments)
-    with _where_rank_0_speaks(own):
-        trainer = _built(found, given, options)
+        return _start_processes(own, arguments)
+    with _output_of_rank_0(own):
+        trainer = _build(found, given, options)
         _set_lr(trainer, own)
-        numbers = _tried(trainer) if own.dry_run else _trained(trainer, own)
+        numbers = _dry_run(trainer) if own.dry_run else _train(trainer, own)
     if own.json and trainer.rank == 0:
         print(json.dumps(numbers))
     return 0
 
 
-def _require_one_place(own: Own) -> None:
+def _require_one_place(own: TrainOptions) -> None:
     if own.new and own.fresh:
         raise WrongUse("--new leaves the old run where it is, --fresh moves it aside; leave one out.")
     if own.new and own.max_restarts:
         raise WrongUse("--new would begin in another folder after each restart; with --max-restarts name one: --folder PATH.")
 
 
-def _asks_for_processes(own: Own) -> bool:
+def _asks_for_processes(own: TrainOptions) -> bool:
     if own.processes is None and (own.nodes != "1" or own.rendezvous is not None or own.max_restarts):
         raise WrongUse("--nodes, --rendezvous and --max-restarts go with --processes, the number of them on each machine.")
     return own.processes is not None
 
 
-def _spread(own: Own, arguments: Sequence[str]) -> int:
+def _start_processes(own: TrainOptions, arguments: Sequence[str]) -> int:
     """The same command in every process, under torchrun."""
     from instep.distributed.launch import Launch, launched
 
@@ -113,7 +113,7 @@ def _spread(own: Own, arguments: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _where_rank_0_speaks(own: Own) -> Iterator[None]:
+def _output_of_rank_0(own: TrainOptions) -> Iterator[None]:
     """Other processes write to nowhere; with --json everything but the numbers goes to stderr."""
     with contextlib.ExitStack() as stack:
         if os.environ.get("RANK", "0") != "0":
@@ -123,7 +123,7 @@ def _where_rank_0_speaks(own: Own) -> Iterator[None]:
         yield
 
 
-def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The FILE and the options. Only options of the command itself may stand before it: build's are not known without it."""
     index = 0
     while index < len(arguments) and (name := arguments[index].replace("_", "-")).startswith("-"):
@@ -145,11 +145,11 @@ _VALUED = ("--folder", "--processes", "--nodes", "--rendezvous", "--max-restarts
 _FLAGS = ("-h", "--help", "--fresh", "--new", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
-def _built(found: script.Script, given: Given, options: Sequence[str]) -> Trainer:
+def _build(found: script.Script, given: ParsedOptions, options: Sequence[str]) -> Trainer:
     """The Trainer that build gives, with its folder, and with what is needed to build it again."""
-    own: Own = given.own
-    trainer = script.built(found, given.hyper_parameters)
-    trainer.run.script = found.recorded(options)
+    own: TrainOptions = given.own
+    trainer = script.build_trainer(found, given.hyper_parameters)
+    trainer.run.script = found.to_record(options)
     if own.progress and own.no_progress:
         raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
     if own.progress or own.no_progress:
@@ -172,7 +172,7 @@ def _take_new_folder(trainer: Trainer) -> None:
     trainer.run.set_folder(folder)
 
 
-def _set_lr(trainer: Trainer, own: Own) -> None:
+def _set_lr(trainer: Trainer, own: TrainOptions) -> None:
     """The learning rate that was found for the run in the folder, or is found for it now; without either, build's own."""
     assert trainer.folder is not None
     before = None if own.fresh or own.dry_run else read_description(trainer.folder)
@@ -186,13 +186,13 @@ def _set_lr(trainer: Trainer, own: Own) -> None:
                 "again: --new or --fresh."
             )
     else:
-        found = _found(trainer) if own.find_lr else None
+        found = _find_lr(trainer) if own.find_lr else None
     if found is not None:
         trainer.set_lr(found["lr"])
         trainer.run.remarks["found_lr"] = found
 
 
-def _found(trainer: Trainer) -> dict[str, Any]:
+def _find_lr(trainer: Trainer) -> dict[str, Any]:
     """What a range test suggests; shown, and an error where that is nothing."""
     test = trainer.find_lr()
     print(test, end="\n\n", flush=True)
@@ -201,7 +201,7 @@ def _found(trainer: Trainer) -> dict[str, Any]:
     return {"lr": test.suggestion, "reason": test.reason, "confidence": test.confidence}
 
 
-def _tried(trainer: Trainer) -> dict[str, Any]:
+def _dry_run(trainer: Trainer) -> dict[str, Any]:
     print(trainer, flush=True)
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
@@ -209,7 +209,7 @@ def _tried(trainer: Trainer) -> dict[str, Any]:
     return {"dry_run": "ok"} | trainer.run.remarks
 
 
-def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
+def _train(trainer: Trainer, own: TrainOptions) -> dict[str, Any]:
     assert trainer.folder is not None
     is_first_start = trainer.rank == 0 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     if own.fresh and is_first_start and (moved := aside.move_aside(trainer.folder)):
@@ -217,7 +217,7 @@ def _trained(trainer: Trainer, own: Own) -> dict[str, Any]:
     plan = trainer.plan()
     # Progress says the notes itself. Flushed, so that the plan stands before what progress writes to stderr.
     print(render(plan if own.no_progress else replace(plan, notes=())), end="\n\n", flush=True)
-    with _words_about(trainer.folder), words_of(Own):
+    with _words_about(trainer.folder), words_of(TrainOptions):
         history = trainer.fit()
     print(closing_line(history, trainer.folder))
     if trainer.resumed_from == trainer.step:

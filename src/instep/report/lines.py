@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from instep.report.standing import Standing
+from instep.report.run_status import RunStatus
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ PAUSE_S = 5.0  # between two lines that nobody waits for
 class Lines:
     """One line an evaluation, and between them one every few seconds."""
 
-    def __init__(self, standing: Standing, stream: TextIO, *, pause_s: float = PAUSE_S) -> None:
-        self._standing = standing
+    def __init__(self, status: RunStatus, stream: TextIO, *, pause_s: float = PAUSE_S) -> None:
+        self._status = status
         self._stream: TextIO | None = stream
         self._pause_s = pause_s
         self._said_s = time.monotonic()
@@ -28,12 +28,12 @@ class Lines:
 
     def logged(self) -> None:
         if time.monotonic() - self._said_s >= self._pause_s:
-            words = [text for _, text in self._standing.numbers()]
-            self._say(*self._standing.where(), *words, self._standing.left())
+            words = [text for _, text in self._status.numbers()]
+            self._say(*self._status.where(), *words, self._status.left())
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         values = [f"{name} {number(value)}" for name, value in evaluation.items()]
-        self._say(*self._standing.where(evaluation.step, evaluation.epoch), *values, "best" if best else "")
+        self._say(*self._status.where(evaluation.step, evaluation.epoch), *values, "best" if best else "")
 
     def note(self, text: str) -> None:
         self._say(f"note: {text}")

@@ -1,6 +1,6 @@
 """Progress: how a run is shown while it trains. It listens, and touches neither random state nor the model.
 
-What there is to say is kept in `standing`; `terminal` draws it live, `lines` writes it line by line.
+What there is to say is kept in `status`; `terminal` draws it live, `lines` writes it line by line.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from instep.report.lines import Lines
-from instep.report.standing import Standing
+from instep.report.run_status import RunStatus
 
 if TYPE_CHECKING:
     from instep.records import Evaluation, Logged, Plan
 
 
 class Display(Protocol):
-    """A way to show a `Standing`."""
+    """A way to show a `RunStatus`."""
 
     def start(self) -> None: ...
     def logged(self) -> None: ...
@@ -51,43 +51,43 @@ class Progress:
     Leaving the block closes it, whatever happened, and puts the terminal back as it was.
     """
 
-    def __init__(self, standing: Standing, display: Display) -> None:
+    def __init__(self, status: RunStatus, display: Display) -> None:
         self.display = display
-        self._standing = standing
+        self._status = status
         self._open = False
 
     def start(self, step: int = 0, epoch: int = 0) -> None:
         """The run begins, or goes on, after `step` update cycles."""
-        self._standing.step = self._standing.first_step = step
-        self._standing.epoch = epoch
-        self._standing.started_s = time.monotonic()
+        self._status.step = self._status.first_step = step
+        self._status.epoch = epoch
+        self._status.started_s = time.monotonic()
         self._open = True
         self.display.start()
 
     def advance(self, step: int, epoch: int) -> None:
         """`step` update cycles have begun. Called after each: two assignments, nothing is drawn."""
-        self._standing.step = step
-        self._standing.epoch = epoch
+        self._status.step = step
+        self._status.epoch = epoch
 
     def go_on_to(self, stop: int) -> None:
         """The run ends at another step than was planned: a further cycle."""
-        plan = self._standing.plan
-        self._standing.plan = replace(plan, total_steps=stop, epochs=-(-stop // plan.steps_per_epoch))
+        plan = self._status.plan
+        self._status.plan = replace(plan, total_steps=stop, epochs=-(-stop // plan.steps_per_epoch))
 
     def logged(self, logged: Logged) -> None:
-        self._standing.logged = logged
-        self._standing.skipped += logged.skipped
+        self._status.logged = logged
+        self._status.skipped += logged.skipped
         self.display.logged()
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
-        self._standing.evaluation = evaluation
+        self._status.evaluation = evaluation
         if best:
-            self._standing.best = evaluation
+            self._status.best = evaluation
         self.display.evaluated(evaluation, best=best)
 
     def tested(self, evaluation: Evaluation) -> None:
         """The numbers of the test data, at the end."""
-        self._standing.tested = evaluation
+        self._status.tested = evaluation
         self.display.evaluated(evaluation, best=False)
 
     def note(self, text: str) -> None:
@@ -103,7 +103,7 @@ class Progress:
         """The end, and why; says nothing of a run that did not start, or was closed before."""
         if self._open:
             self._open = False
-            self.display.close(self._standing.summary(reason))
+            self.display.close(self._status.summary(reason))
 
     def __enter__(self) -> Progress:
         return self
@@ -115,14 +115,14 @@ class Progress:
 def progress(choice: bool | None, plan: Plan, *, stream: TextIO | None = None) -> Progress:
     """The way to show a run on `stream` (stderr): live in a terminal, in lines elsewhere, not at all where `choice` is False."""
     stream = sys.stderr if stream is None else stream
-    standing = Standing(plan)
+    status = RunStatus(plan)
     if choice is False or stream is None:  # there is no stderr under pythonw
-        return Progress(standing, Silent())
+        return Progress(status, Silent())
     if not stream.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
-        return Progress(standing, Lines(standing, stream))
+        return Progress(status, Lines(status, stream))
     from instep.report.terminal import Terminal  # 70 ms of rich that only a terminal pays for
 
-    return Progress(standing, Terminal(standing, stream))
+    return Progress(status, Terminal(status, stream))
 
 
 def _reason(kind: type[BaseException] | None) -> str:

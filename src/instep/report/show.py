@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
-from instep.report.standing import epoch_number
+from instep.report.run_status import epoch_number
 from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
 from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped

@@ -1,6 +1,6 @@
 """Terminal: progress as two live lines at the bottom of a terminal, with what stays scrolling above them.
 
-A thread of its own draws them a few times a second from `Standing`, so that an update costs nothing here. What is said in
+A thread of its own draws them a few times a second from `RunStatus`, so that an update costs nothing here. What is said in
 between is printed no more often than that either: a thousand evaluations a second are a thousand lines, but few drawings.
 """
 
@@ -19,7 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from instep.report.standing import Standing, epoch_number
+from instep.report.run_status import RunStatus, epoch_number
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ DONE, EDGE, TO_DO = "━", "╾", "─"
 class Terminal:
     """The live lines. `close`, or else the end of the process, erases them; a forked child leaves them alone."""
 
-    def __init__(self, standing: Standing, stream: TextIO) -> None:
-        self._standing = standing
+    def __init__(self, status: RunStatus, stream: TextIO) -> None:
+        self._status = status
         self._streams = sys.stdout, sys.stderr
         # NO_COLOR drops bold and dim too: who sets it wants plain text. Texts are shown as they are, never as markup.
         colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
@@ -64,7 +64,7 @@ class Terminal:
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """A row of a table, under a head of its own where the names are new."""
-        standing, plan = self._standing, self._standing.plan
+        status, plan = self._status, self._status.plan
         names = ("epoch", "step", *evaluation)
         places = (str(epoch_number(evaluation.step, evaluation.epoch, plan.steps_per_epoch)), f"{evaluation.step:,}")
         widths = (5, max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
@@ -73,7 +73,7 @@ class Terminal:
             self._say(Text(GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)), style="dim"))
         line = Text()
         for name, cell, width in zip(names, (*places, *map(number, evaluation.values())), widths, strict=True):
-            line.append(f"{cell:>{width}}", style="bold" if name == standing.monitor else "").append(GAP)
+            line.append(f"{cell:>{width}}", style="bold" if name == status.monitor else "").append(GAP)
         self._say(line.append("best", style="green") if best else line)
 
     def note(self, text: str) -> None:
@@ -142,9 +142,9 @@ class Terminal:
 
     def _place(self, width: int, *, plain: bool) -> Text:
         """`epoch 3/10  step 412/1,200  ━━━━━╾────────  34%  0:12 left`, the bar as wide as there is room."""
-        standing, share = self._standing, self._standing.share
-        before = GAP.join(standing.where())
-        after = GAP.join(filter(None, ["" if share is None else f"{share:4.0%}", f"{standing.left():>9}"]))
+        status, share = self._status, self._status.share
+        before = GAP.join(status.where())
+        after = GAP.join(filter(None, ["" if share is None else f"{share:4.0%}", f"{status.left():>9}"]))
         room = width - len(before) - len(after) - 2 * len(GAP)
         line = Text(before + GAP, no_wrap=True)
         if share is not None and room >= 5:
@@ -160,7 +160,7 @@ class Terminal:
     def _numbers(self, width: int) -> Text:
         """As many of the numbers as there is room for."""
         line = Text(no_wrap=True)
-        for kind, words in self._standing.numbers():
+        for kind, words in self._status.numbers():
             if len(line) + len(GAP) + len(words) > width:
                 break
             line.append(GAP if line else "").append(words, style=STYLES[kind])

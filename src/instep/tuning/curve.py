@@ -1,6 +1,6 @@
 """Curve: the loss over growing learning rates, and what can be seen in it: a level to start from, a fall, a rise, the noise.
 
-Pure numbers: where they come from is `sweep`'s business, what they recommend that of `rules` and `verdict`.
+Pure numbers: where they come from is `sweep`'s business, what they recommend that of `rules` and `recommendation`.
 """
 
 import math

@@ -8,8 +8,8 @@ from pathlib import Path
 from instep.errors import DescriptionError
 from instep.text import number, rate
 from instep.tuning.curve import Curve
+from instep.tuning.recommendation import Recommendation
 from instep.tuning.scale import round_ticks, shown_range
-from instep.tuning.verdict import Verdict
 
 WIDTH, HEIGHT = 560, 240  # of the field that is drawn in
 LEFT, TOP, BOTTOM = 56, 12, 34  # beside it
@@ -39,7 +39,12 @@ class Field:
 
 
 def svg(
-    curve: Curve, sweeps: Sequence[Curve], rules: Mapping[str, float | None], verdict: Verdict, *, background: str = "none"
+    curve: Curve,
+    sweeps: Sequence[Curve],
+    rules: Mapping[str, float | None],
+    choice: Recommendation,
+    *,
+    background: str = "none",
 ) -> str:
     """The sweeps thin, their smoothed mean bold, a line for each rule, and a legend that names them."""
     field = Field(curve)
@@ -49,7 +54,7 @@ def svg(
         parts.append(f'<polyline points="{points}" fill="none" stroke="{CURVE}" stroke-width="0.7" opacity="0.45"/>')
     points = field.line(curve.lrs, curve.smoothed)
     parts.append(f'<polyline points="{points}" fill="none" stroke="{CURVE}" stroke-width="2.2"/>')
-    parts += [_rule(field, index, name, lr, verdict) for index, (name, lr) in enumerate(rules.items())]
+    parts += [_rule(field, index, name, lr, choice) for index, (name, lr) in enumerate(rules.items())]
     width, height = LEFT + WIDTH + 16, TOP + HEIGHT + BOTTOM + LINE * (len(rules) + 1)
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     look = f'font-family="sans-serif" font-size="12" style="max-width: 100%; background: {background}"'
@@ -88,9 +93,9 @@ def _axes(field: Field) -> str:
     return "".join(parts)
 
 
-def _rule(field: Field, index: int, name: str, lr: float | None, verdict: Verdict) -> str:
+def _rule(field: Field, index: int, name: str, lr: float | None, choice: Recommendation) -> str:
     """A line in the field, where it lies inside, and one in the legend."""
-    colour, chosen = COLOURS[index], name == verdict.rule
+    colour, chosen = COLOURS[index], name == choice.rule
     y = TOP + HEIGHT + BOTTOM + LINE * (index + 1)
     label = f"{name}: {'does not apply' if lr is None else rate(lr)}{' (suggested)' if chosen else ''}"
     parts = [f'<rect x="{LEFT}" y="{y - 9}" width="14" height="4" fill="{colour}"/>', _text(LEFT + 22, y, label, bold=chosen)]

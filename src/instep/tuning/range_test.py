@@ -12,10 +12,10 @@ from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
 from instep.tuning import drawing, textplot
 from instep.tuning.curve import Curve, merged
+from instep.tuning.recommendation import Recommendation, recommend, rules_of
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.sweep import BEFORE, Growth, Mode, sweep
-from instep.tuning.verdict import Verdict, judge, rules_of
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ class RangeTest:
         return rules_of(self.curve)
 
     @cached_property
-    def verdict(self) -> Verdict:
-        return judge(self.curve, self.sweeps)
+    def recommendation(self) -> Recommendation:
+        return recommend(self.curve, self.sweeps)
 
     @property
     def suggestion(self) -> float | None:
         """The learning rate to use as `max_lr` of a one-cycle; None where the curve allows none."""
-        return self.verdict.suggestion
+        return self.recommendation.suggestion
 
     @property
     def reason(self) -> str:
         """Why this one, or why none."""
-        return self.verdict.reason
+        return self.recommendation.reason
 
     @property
     def confidence(self) -> float:
         """From 0 to 1: how far the rules agree with each other and the sweeps among themselves."""
-        return self.verdict.confidence
+        return self.recommendation.confidence
 
     def save(self, path: str | Path) -> Path:
         """Writes it as .svg or as .json; returns the path."""
@@ -85,13 +85,13 @@ class RangeTest:
 
     def to_svg(self, *, background: str = "none") -> str:
         """The picture; without a background it has the page's own colours."""
-        return drawing.svg(self.curve, self.sweeps, self.rules, self.verdict, background=background)
+        return drawing.svg(self.curve, self.sweeps, self.rules, self.recommendation, background=background)
 
     def to_json(self) -> str:
         """Everything as JSON; what is not finite is null."""
         told = {
             "suggestion": self.suggestion,
-            "rule": self.verdict.rule,
+            "rule": self.recommendation.rule,
             "reason": self.reason,
             "confidence": self.confidence,
             "rules": dict(self.rules),
@@ -103,7 +103,7 @@ class RangeTest:
         return json.dumps(told)
 
     def __str__(self) -> str:
-        return textplot.draw(self.curve, self.rules, self.verdict)
+        return textplot.draw(self.curve, self.rules, self.recommendation)
 
     def __repr__(self) -> str:
         found = "none" if self.suggestion is None else f"{self.suggestion:.2g}, confidence {self.confidence:.2f}"

@@ -1,6 +1,6 @@
 """The rules: what different people read off the same curve, each as a pure function of it.
 
-All are drawn; which one to follow is `verdict`'s business.
+All are drawn; which one to follow is `recommendation`'s business.
 """
 
 import math

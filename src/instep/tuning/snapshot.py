@@ -1,6 +1,6 @@
 """A snapshot: try something with a model and its optimizer, then find everything as it was.
 
-Used by every finder. What is put back is kept in `kept`; the global generators are forked. It costs one copy of the state.
+Used by every finder. `saved_state` says what is put back; the global generators are forked. It costs one copy of the state.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
-from instep.tuning.kept import Kept
+from instep.tuning.saved_state import SavedState
 
 
 @contextmanager
-def untouched(model: nn.Module, optimizer: Optimizer, *others: Any, on_host: bool = False) -> Iterator[Kept]:
+def untouched(model: nn.Module, optimizer: Optimizer, *others: Any, on_host: bool = False) -> Iterator[SavedState]:
     """Whatever happens inside, also an exception or a Ctrl-C, leaves no trace. Gives what is kept meanwhile.
 
     Put back are parameters, buffers, gradients, modes and other attributes of the modules, the optimizer's state and options, and
@@ -33,7 +33,7 @@ def untouched(model: nn.Module, optimizer: Optimizer, *others: Any, on_host: boo
     >>> torch.equal(model.weight, before), model.weight.grad
     (True, None)
     """
-    kept = Kept(model, optimizer, *others, on_host=on_host)
+    kept = SavedState(model, optimizer, *others, on_host=on_host)
     numpy_state = np.random.get_state()
     first = next(model.parameters(), None)
     try:

@@ -63,7 +63,7 @@ def sweep(updates: Iterator[StepResult], optimizer: Optimizer, growth: Growth, *
 
     Reads the loss of every update, so it waits for the device.
     """
-    write = Writer(optimizer)
+    write = GroupWriter(optimizer)
     if momentum is not None:
         write.momentum(momentum)
     lrs = growth.lrs()
@@ -85,7 +85,7 @@ def peak_momentum(schedule: object) -> float | None:
     return schedule.momentum[0] if isinstance(schedule, OneCycle) and schedule.momentum is not None else None
 
 
-class Writer:
+class GroupWriter:
     """Writes one learning rate into all groups, in the ratios that they were made with; the largest gets it as it is."""
 
     def __init__(self, optimizer: Optimizer) -> None:

@@ -1,34 +1,39 @@
-"""A range test as text: the curve in braille dots, the rules under it, and the verdict."""
+"""A range test as text: the curve in braille dots, the rules under it, and the recommendation."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from instep.text import number, rate, wrapped
 from instep.tuning.curve import Curve
+from instep.tuning.recommendation import Recommendation
 from instep.tuning.scale import shown_range
-from instep.tuning.verdict import Verdict
 
 WIDTH, HEIGHT = 60, 10  # of the curve, in characters
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the bits of a braille sign, row by row
 CHOSEN = "▲"
 
 
-def draw(curve: Curve, rules: Mapping[str, float | None], verdict: Verdict) -> str:
+def draw(curve: Curve, rules: Mapping[str, float | None], choice: Recommendation) -> str:
     """The curve with its axes, one line a rule, and the reason."""
     low, high = shown_range(curve)
     labels = {0: number(high), HEIGHT - 1: number(low)}
     margin = max(map(len, labels.values())) + 1
     lines = [f"{labels.get(row, ''):>{margin}} │{line}".rstrip() for row, line in enumerate(dots(curve, low, high))]
     indent = " " * (margin + 2)
-    lines += [" " * (margin + 1) + "└" + "─" * WIDTH, indent + ticks(curve), (indent + marks(curve, rules, verdict)).rstrip(), ""]
-    return "\n".join([*lines, *legend(rules, verdict), "", *wrapped(said(verdict), margin + 2 + WIDTH)])
+    lines += [
+        " " * (margin + 1) + "└" + "─" * WIDTH,
+        indent + ticks(curve),
+        (indent + marks(curve, rules, choice)).rstrip(),
+        "",
+    ]
+    return "\n".join([*lines, *legend(rules, choice), "", *wrapped(as_sentence(choice), margin + 2 + WIDTH)])
 
 
-def said(verdict: Verdict) -> str:
-    """The verdict in a sentence."""
-    if verdict.suggestion is None:
-        return f"no suggestion: {verdict.reason}"
-    return f"suggestion {rate(verdict.suggestion)} (confidence {verdict.confidence:.2f}): {verdict.reason}"
+def as_sentence(choice: Recommendation) -> str:
+    """The recommendation in a sentence."""
+    if choice.suggestion is None:
+        return f"no suggestion: {choice.reason}"
+    return f"suggestion {rate(choice.suggestion)} (confidence {choice.confidence:.2f}): {choice.reason}"
 
 
 def dots(curve: Curve, low: float, high: float) -> list[str]:
@@ -56,19 +61,19 @@ def ticks(curve: Curve) -> str:
     return "".join(line).rstrip()
 
 
-def marks(curve: Curve, rules: Mapping[str, float | None], verdict: Verdict) -> str:
+def marks(curve: Curve, rules: Mapping[str, float | None], choice: Recommendation) -> str:
     """The rules by their first letters where they stand, the chosen one as a triangle."""
     line = [" "] * WIDTH
-    for name, lr in sorted(rules.items(), key=lambda rule: rule[0] == verdict.rule):  # the chosen one last, over the others
+    for name, lr in sorted(rules.items(), key=lambda rule: rule[0] == choice.rule):  # the chosen one last, over the others
         if lr is not None and curve.lrs[0] <= lr <= curve.lrs[-1]:
-            line[_column(curve, lr)] = CHOSEN if name == verdict.rule else name[0]
+            line[_column(curve, lr)] = CHOSEN if name == choice.rule else name[0]
     return "".join(line)
 
 
-def legend(rules: Mapping[str, float | None], verdict: Verdict) -> list[str]:
+def legend(rules: Mapping[str, float | None], choice: Recommendation) -> list[str]:
     widest = max(map(len, rules))
     return [
-        f"  {CHOSEN if name == verdict.rule else name[0]}  {name:<{widest}}  {'-' if lr is None else rate(lr)}"
+        f"  {CHOSEN if name == choice.rule else name[0]}  {name:<{widest}}  {'-' if lr is None else rate(lr)}"
         for name, lr in rules.items()
     ]
 

@@ -8,7 +8,7 @@ from instep.errors import DataError, is_user_file
 LONGEST = 300  # signs of somebody else's message that are shown
 
 
-class Failure(NamedTuple):
+class WorkerFailure(NamedTuple):
     """An error on its way from a worker: exceptions and their tracebacks cannot be sent, words can."""
 
     message: str
@@ -30,12 +30,12 @@ def failed(what: str, error: BaseException) -> DataError:
     return DataError(f"{what}: {said}{user_line(error)}")
 
 
-def packed(error: DataError) -> Failure:
+def pack_error(error: DataError) -> WorkerFailure:
     """The error as something that can be sent."""
-    return Failure(str(error), "".join(traceback.format_exception(error.__cause__ or error)))
+    return WorkerFailure(str(error), "".join(traceback.format_exception(error.__cause__ or error)))
 
 
-def unpacked(failure: Failure) -> DataError:
+def unpack_error(failure: WorkerFailure) -> DataError:
     """The error as it was raised in the worker, with the traceback from there as its cause."""
     error = DataError(failure.message)
     error.__cause__ = InWorker(failure.trace)

@@ -47,17 +47,17 @@ class Pool:
             return DataLoader(
                 dataset,
                 batch_size=None,
-                collate_fn=_unchanged,
+                collate_fn=_identity,
                 num_workers=self._count,
                 prefetch_factor=self._settings.prefetch,
                 timeout=self._settings.timeout_s,
                 multiprocessing_context=self._settings.context,
-                worker_init_fn=_Beginning(self._source, self._board, self._settings.init),
+                worker_init_fn=_WorkerInit(self._source, self._board, self._settings.init),
                 generator=torch.Generator(),  # else torch would draw from the run's own
                 **options,
             )
 
-    def begun(self, loader: "DataLoader[Any]") -> Iterator[Any]:
+    def start(self, loader: "DataLoader[Any]") -> Iterator[Any]:
         """Its iterator, with the processes started."""
         others = {process.pid for process in multiprocessing.active_children()} - self._processes
         try:
@@ -72,16 +72,16 @@ class Pool:
             ) from error
         self._processes = {process.pid for process in multiprocessing.active_children()} - others
         _WATCHED.add(self)
-        _hold_deaths_back()
+        _install_death_handler()
         return iterator
 
-    def waited_for(self, iterator: Iterator[Any]) -> Any:
+    def next_batch(self, iterator: Iterator[Any]) -> Any:
         """The next batch; StopIteration where there is none."""
         return self._guarded(lambda: next(iterator))
 
-    def learns(self, said: str) -> bool | None:
+    def note_death(self, said: str) -> bool | None:
         """Told of a death: whether somebody waits for that worker, None where it is not one of these."""
-        if not _named(said) & self._processes:
+        if not _named_processes(said) & self._processes:
             return None
         self._death = said
         return self._is_waiting
@@ -99,14 +99,14 @@ class Pool:
             finally:
                 self._is_waiting = False
         # Raised out here: the traceback of torch's error would keep the other processes alive.
-        raise DataError(self._obituary(said))
+        raise DataError(self._describe_death(said))
 
-    def _obituary(self, said: str) -> str:
+    def _describe_death(self, said: str) -> str:
         name = self._source.name
         if "timed out" in said:
             return f"no batch of {name} came within the timeout of its DataLoader, {self._settings.timeout_s:g} s."
         did, reason = _cause(said)
-        rows = [row for row, process in enumerate(self._board[:, 0].tolist()) if process in _named(said)]
+        rows = [row for row, process in enumerate(self._board[:, 0].tolist()) if process in _named_processes(said)]
         if not rows:
             hint = "" if self._forks else '; a script that starts workers needs if __name__ == "__main__": before what it does'
             return f"a worker of {name} {did} before its first sample{hint}."
@@ -115,7 +115,7 @@ class Pool:
         return f"worker {rows[0]} of {name} (process {process}) {did} {at}.{reason}"
 
 
-class _Beginning:
+class _WorkerInit:
     """What a worker does first."""
 
     def __init__(self, source: Source | Stream, board: Tensor, init: Callable[[int], object] | None) -> None:
@@ -134,7 +134,7 @@ class _Beginning:
 _WATCHED: "weakref.WeakSet[Pool]" = weakref.WeakSet()
 
 
-class _HeldBack:
+class _DeathHandler:
     """Torch's handler of SIGCHLD, with what it raises told to those whom it concerns."""
 
     def __init__(self, raising: Callable[..., Any]) -> None:
@@ -145,7 +145,7 @@ class _HeldBack:
             self._raising(number, frame)
         except RuntimeError as error:
             for pool in list(_WATCHED):
-                is_waiting = pool.learns(str(error))
+                is_waiting = pool.note_death(str(error))
                 if is_waiting is not None:
                     if is_waiting:
                         raise
@@ -153,12 +153,12 @@ class _HeldBack:
             raise
 
 
-def _hold_deaths_back() -> None:
+def _install_death_handler() -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return  # torch has no handler there either, and looks every few seconds
     raising = signal.getsignal(signal.SIGCHLD)
-    if callable(raising) and not isinstance(raising, _HeldBack):
-        signal.signal(signal.SIGCHLD, _HeldBack(raising))
+    if callable(raising) and not isinstance(raising, _DeathHandler):
+        signal.signal(signal.SIGCHLD, _DeathHandler(raising))
 
 
 def _cause(said: str) -> tuple[str, str]:
@@ -173,7 +173,7 @@ def _cause(said: str) -> tuple[str, str]:
     return f"ended with exit code {code[1]}" if code else "ended", ""
 
 
-def _named(said: str) -> set[int | None]:
+def _named_processes(said: str) -> set[int | None]:
     """The processes that torch's error names."""
     found = re.search(r"\(pid(?:\(s\))? ([\d, ]+)\)", said)
     return {int(process) for process in found[1].split(",")} if found else set()
@@ -196,5 +196,5 @@ def _start_method(context: Any) -> str:
     return context if isinstance(context, str) else str(context.get_start_method())
 
 
-def _unchanged(batch: Any) -> Any:
+def _identity(batch: Any) -> Any:
     return batch

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from instep.data.batching import Batching
-from instep.data.loading.failure import Failure, packed, unpacked
+from instep.data.loading.failure import WorkerFailure, pack_error, unpack_error
 from instep.data.loading.pool import Pool
 from instep.data.loading.transfer import Request, incoming, outgoing
 from instep.data.position import Source
@@ -60,7 +60,7 @@ class Workers:
                 self._loader = self._pool.loader(
                     _Reader(self._source), sampler=self._asked, persistent_workers=True, pin_memory=self._pin_memory
                 )
-            self._iterator = self._pool.begun(self._loader)
+            self._iterator = self._pool.start(self._loader)
         except BaseException:
             self.close()
             raise
@@ -68,7 +68,7 @@ class Workers:
     def _next(self) -> tuple[Request, Any]:
         assert self._iterator is not None
         try:
-            batch = self._pool.waited_for(self._iterator)
+            batch = self._pool.next_batch(self._iterator)
         except DataError:
             self.close()
             raise
@@ -76,9 +76,9 @@ class Workers:
             self._iterator = None  # whether the batch was taken is not known: begin anew
             raise
         request = self._asked.pending.popleft()
-        if isinstance(batch, Failure):
+        if isinstance(batch, WorkerFailure):
             self._iterator = None
-            raise unpacked(batch)
+            raise unpack_error(batch)
         return request, incoming(batch)
 
 
@@ -92,14 +92,14 @@ class StreamWorker:
 
     def read(self, span: Span) -> Iterator[Read]:
         """The batches of a span, by a process of their own."""
-        iterator = self._pool.begun(self._pool.loader(_StreamReader(self._stream, span), pin_memory=self._pin_memory))
+        iterator = self._pool.start(self._pool.loader(_StreamReader(self._stream, span), pin_memory=self._pin_memory))
         while True:
             try:
-                read = self._pool.waited_for(iterator)
+                read = self._pool.next_batch(iterator)
             except StopIteration:
                 return
-            if isinstance(read, Failure):
-                raise unpacked(read)
+            if isinstance(read, WorkerFailure):
+                raise unpack_error(read)
             yield read._replace(data=incoming(read.data))
 
 
@@ -137,7 +137,7 @@ class _Reader(Dataset[Any]):
                 return None  # others take all of this batch
             return outgoing(self.source.fetch(torch.from_numpy(request.indices), request.at), self.source.name)
         except DataError as error:
-            return packed(error)
+            return pack_error(error)
 
     def __getattr__(self, name: str) -> Any:
         return _of_users(self, name)
@@ -154,7 +154,7 @@ class _StreamReader(IterableDataset[Any]):
             for read in self.source.read(self._span):
                 yield read._replace(data=outgoing(read.data, self.source.name))
         except DataError as error:
-            yield packed(error)
+            yield pack_error(error)
 
     def __getattr__(self, name: str) -> Any:
         return _of_users(self, name)

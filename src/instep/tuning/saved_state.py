@@ -1,4 +1,4 @@
-"""Kept: what a model, an optimizer and the like hold, to be put back in place.
+"""SavedState: what a model, an optimizer and the like hold, to be put back in place.
 
 Owns how each kind of thing is kept. The things themselves stay: a tensor gets its values back where it lies, a list its entries,
 so whoever else holds one of them (tied weights, a captured graph, an average of the weights) holds the same one afterwards.
@@ -25,7 +25,7 @@ MOVABLE = (Tensor, nn.Parameter)  # others, such as a DTensor, cannot be asked w
 PLAIN = (str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device)
 
 
-class Kept:
+class SavedState:
     """One copy of everything that the given things hold.
 
     Modules, optimizers, torch's schedulers and GradScaler are kept with all their attributes; anything else that is given has to
@@ -43,9 +43,9 @@ class Kept:
             if isinstance(thing, OPEN):
                 self._pending.append(thing)
             else:
-                self._ways_back.append(_kept_state(thing))
+                self._ways_back.append(_save_state(thing))
         while self._pending:
-            self._keep(self._pending.pop())
+            self._save(self._pending.pop())
 
     def put_back(self) -> None:
         """Everything is as it was. A Ctrl-C meanwhile waits until it is done: half of the old state would be a new one."""
@@ -61,31 +61,31 @@ class Kept:
         if interrupted is not None:
             raise interrupted
 
-    def _keep(self, thing: Any) -> None:
+    def _save(self, thing: Any) -> None:
         if isinstance(thing, PLAIN) or id(thing) in self._seen:
             return
         self._seen[id(thing)] = thing
         if isinstance(thing, Tensor):
-            self._ways_back.append(self._kept_tensor(thing))
+            self._ways_back.append(self._save_tensor(thing))
             if thing.is_leaf:
                 self._pending.append(thing.grad)
         elif isinstance(thing, OPEN):
             self._pending.append(vars(thing))
             if isinstance(thing, nn.Module):  # a scripted module has no such attributes
-                self._ways_back.append(_kept_mode(thing))
+                self._ways_back.append(_save_mode(thing))
                 self._pending += [*thing.parameters(), *thing.buffers()]
         elif isinstance(thing, dict):
-            self._ways_back.append(_kept_dict(thing))
+            self._ways_back.append(_save_dict(thing))
             self._pending += [*thing.keys(), *thing.values()]
         elif isinstance(thing, list | deque | set):
-            self._ways_back.append(_kept_entries(thing))
+            self._ways_back.append(_save_entries(thing))
             self._pending += thing
         elif isinstance(thing, tuple | frozenset):
             self._pending += thing
-        elif (way_back := _kept_leaf(thing)) is not None:
+        elif (way_back := _save_leaf(thing)) is not None:
             self._ways_back.append(way_back)
 
-    def _kept_tensor(self, tensor: Tensor) -> Callable[[], None]:
+    def _save_tensor(self, tensor: Tensor) -> Callable[[], None]:
         """Its values, where they lie, its gradient and whether it wants one."""
         if isinstance(tensor, UninitializedTensorMixin):
             raise DescriptionError(
@@ -117,7 +117,7 @@ def _once(tensor: Tensor) -> Tensor:
     return tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
 
 
-def _kept_mode(module: nn.Module) -> Callable[[], None]:
+def _save_mode(module: nn.Module) -> Callable[[], None]:
     mode = module.training
 
     def put_back() -> None:
@@ -127,7 +127,7 @@ def _kept_mode(module: nn.Module) -> Callable[[], None]:
     return put_back
 
 
-def _kept_dict(held: dict[Any, Any]) -> Callable[[], None]:
+def _save_dict(held: dict[Any, Any]) -> Callable[[], None]:
     items = list(held.items())
 
     def put_back() -> None:
@@ -139,7 +139,7 @@ def _kept_dict(held: dict[Any, Any]) -> Callable[[], None]:
     return put_back
 
 
-def _kept_entries(held: Any) -> Callable[[], None]:
+def _save_entries(held: Any) -> Callable[[], None]:
     entries = list(held)
 
     def put_back() -> None:
@@ -155,7 +155,7 @@ def _same(now: Any, before: list[Any]) -> bool:
     return len(now) == len(before) and all(one is other for one, other in zip(now, before, strict=True))
 
 
-def _kept_leaf(thing: Any) -> Callable[[], None] | None:
+def _save_leaf(thing: Any) -> Callable[[], None] | None:
     """Arrays and generators of the module's own; nothing is known of other things."""
     if isinstance(thing, np.ndarray):
         values = thing.copy()
@@ -179,7 +179,7 @@ def void(_: object) -> None:
     """Nothing of it."""
 
 
-def _kept_state(thing: Any) -> Callable[[], None]:
+def _save_state(thing: Any) -> Callable[[], None]:
     """By what the thing says itself."""
     state: Mapping[str, Any] = copy.deepcopy(thing.state_dict())
     return lambda: void(thing.load_state_dict(copy.deepcopy(state)))

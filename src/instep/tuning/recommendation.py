@@ -1,4 +1,4 @@
-"""The verdict: which learning rate to take, why, and how sure that is; or that the curve allows none, and why not.
+"""The recommendation: which learning rate to take, why, and how sure that is; or that the curve allows none, and why not.
 
 "Before divergence" is followed where the loss rises at the end. How good that is was measured as the validation error of a
 one-cycle at the suggestion over that of the best of 18 to 20 learning rates [M]:
@@ -27,7 +27,7 @@ BLURRED = 0.5  # of the level: where not even so large a fall would stand out, t
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Recommendation:
     """A suggestion with its reason and a confidence from 0 to 1; `suggestion` and `rule` are None where there is none."""
 
     suggestion: float | None
@@ -36,11 +36,11 @@ class Verdict:
     confidence: float
 
 
-def judge(curve: Curve, sweeps: Sequence[Curve]) -> Verdict:
-    """The verdict on a merged curve and on the sweeps that it was made of."""
+def recommend(curve: Curve, sweeps: Sequence[Curve]) -> Recommendation:
+    """The recommendation on a merged curve and on the sweeps that it was made of."""
     none = why_none(curve)
     if none is not None:
-        return Verdict(None, None, none, 0.0)
+        return Recommendation(None, None, none, 0.0)
     rule = "steepest" if curve.risen is None else "before divergence"
     suggestion = RULES[rule](curve)
     assert suggestion is not None  # the rule's own condition holds
@@ -49,11 +49,11 @@ def judge(curve: Curve, sweeps: Sequence[Curve]) -> Verdict:
     if repeated is not None and repeated >= REPEATS_APART:
         known = [lr for lr in repeats if lr is not None]
         apart = f"the same test gives anything from {min(known):.2g} to {max(known):.2g}"
-        return Verdict(None, None, f"noise: on other batches {apart}; {REMEDY}", 0.0)
+        return Recommendation(None, None, f"noise: on other batches {apart}; {REMEDY}", 0.0)
     if not curve.falls and None in repeats:
-        return Verdict(None, None, f"noise: the loss does not fall, and only sometimes rises at the end; {REMEDY}", 0.0)
+        return Recommendation(None, None, f"noise: the loss does not fall, and only sometimes rises at the end; {REMEDY}", 0.0)
     confidence = _confidence(curve, rule, repeated)
-    return Verdict(suggestion, rule, _reason(curve, rule) + _warning(curve, suggestion, confidence), confidence)
+    return Recommendation(suggestion, rule, _reason(curve, rule) + _warning(curve, suggestion, confidence), confidence)
 
 
 def why_none(curve: Curve) -> str | None:

@@ -1,4 +1,4 @@
-"""Standing: where a run stands right now, and the words for it. How they are drawn is up to the displays."""
+"""RunStatus: where a run stands right now, and the words for it. How they are drawn is up to the displays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Standing:
+class RunStatus:
     """The latest of everything that a run has said."""
 
     plan: Plan

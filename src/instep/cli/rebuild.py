@@ -16,7 +16,7 @@ from instep.checkpoint import locate, steps
 from instep.cli import script
 from instep.cli.border import YELLOW, WrongUse, say
 from instep.cli.options import parse_with_build
-from instep.cli.train import Own as TrainOptions
+from instep.cli.train import TrainOptions
 from instep.data.pieces import piece
 from instep.data.structure import size
 from instep.errors import CheckpointError
@@ -38,7 +38,7 @@ File = Annotated[str | None, tyro.conf.arg(metavar="FILE.py[:build]", help_behav
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class RebuiltRun:
     """A Trainer with the weights of a checkpoint of its run."""
 
     run: RecordedRun
@@ -50,17 +50,17 @@ class Rebuilt:
         return f"{self.run.path} at step {self.step:,}{', averaged weights' if self.weights == 'ema' else ''}"
 
 
-def rebuild(path: Path, which: str | None, file: str | None, weights: Literal["model", "ema"] | None) -> Rebuilt:
+def rebuild(path: Path, which: str | None, file: str | None, weights: Literal["model", "ema"] | None) -> RebuiltRun:
     """Build what `instep train` built, and load the weights."""
     run = read_run(path)
     step = find_step(path, which)
     found = _script(run, file)
-    trainer = script.built(found, _hyper_parameters(run, found))
+    trainer = script.build_trainer(found, _hyper_parameters(run, found))
     trainer.run.set_folder(path)
     trainer.run.set_progress(False)
     trainer.load(step, weights=weights)
     _note_other_data(run, trainer)
-    return Rebuilt(run, trainer, step, trainer.run.weights(weights))
+    return RebuiltRun(run, trainer, step, trainer.run.weights(weights))
 
 
 def find_step(path: Path, which: str | None) -> int:
