@@ -6,6 +6,7 @@ What there is to say is kept in `standing`; `terminal` draws it live, `lines` wr
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from dataclasses import replace
@@ -108,9 +109,17 @@ def progress(choice: bool | None, plan: Plan, *, stream: TextIO | None = None) -
         return Progress(standing, Silent())
     if not stream.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
         return Progress(standing, Lines(standing, stream))
-    from instep.report.terminal import Terminal  # 70 ms of rich that only a terminal pays for
+    return Progress(standing, _terminal(standing, stream))
 
-    return Progress(standing, Terminal(standing, stream))
+
+def _terminal(standing: Standing, stream: TextIO) -> Display:
+    """The live display: 70 ms of importing rich, which draws a number from Python's generator. That one is put back."""
+    state = random.getstate()
+    try:
+        from instep.report.terminal import Terminal
+    finally:
+        random.setstate(state)
+    return Terminal(standing, stream)
 
 
 def _reason(kind: type[BaseException] | None) -> str:
