@@ -118,6 +118,25 @@ def test_random_state_is_left_alone(screen: Screen) -> None:
     assert str(np.random.get_state()) == states[2]
 
 
+FIRST = """
+import random, sys, types
+from instep.report.progress import progress
+
+assert "rich" not in sys.modules
+before = random.getstate()
+with progress(None, types.SimpleNamespace(total_steps=1200, steps_per_epoch=120, epochs=10, metrics=())) as shown:
+    shown.start()
+print("rich" in sys.modules, random.getstate() == before)
+"""
+
+
+def test_random_state_is_left_alone_by_the_first_display_of_a_process(screen: Screen) -> None:
+    """Rich draws from Python's generator when it is imported."""
+    command = [sys.executable, "-c", FIRST]
+    done = subprocess.run(command, stdin=screen.inner, stdout=subprocess.PIPE, stderr=screen.inner, text=True, check=True)
+    assert done.stdout == "True True\n"
+
+
 def test_a_thousand_evaluations_are_a_thousand_lines_and_few_drawings(screen: Screen) -> None:
     started = time.monotonic()
     text = STYLED.sub("", run(screen, evaluations=1000))

@@ -6,6 +6,7 @@ What there is to say is kept in `status`; `terminal` draws it live, `lines` writ
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from dataclasses import replace
@@ -120,9 +121,17 @@ def progress(choice: bool | None, plan: Plan, *, stream: TextIO | None = None) -
         return Progress(status, Silent())
     if not stream.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
         return Progress(status, Lines(status, stream))
-    from instep.report.terminal import Terminal  # 70 ms of rich that only a terminal pays for
+    return Progress(status, _terminal(status, stream))
 
-    return Progress(status, Terminal(status, stream))
+
+def _terminal(status: RunStatus, stream: TextIO) -> Display:
+    """The live display: 70 ms of importing rich, which draws a number from Python's generator. That one is put back."""
+    state = random.getstate()
+    try:
+        from instep.report.terminal import Terminal
+    finally:
+        random.setstate(state)
+    return Terminal(status, stream)
 
 
 def _reason(kind: type[BaseException] | None) -> str:
