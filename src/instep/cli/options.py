@@ -92,9 +92,9 @@ def _typed_parameters(build: Callable[..., Any], where: str) -> Mapping[str, ins
     starred = [p for p in found.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD, p.POSITIONAL_ONLY)]
     if starred:
         raise WrongUse(f"{where} takes {starred[0]}; options need parameters that have a name and a type, like lr: float = 1e-3.")
-    taken = sorted(RESERVED & found.keys())
-    if taken:
-        names = ", ".join(taken)
+    reserved = sorted(RESERVED & found.keys())
+    if reserved:
+        names = ", ".join(reserved)
         raise WrongUse(f"{where} has the parameter {names}, which the command itself uses; give it another name.")
     for parameter in found.values():
         if parameter.annotation is parameter.empty:

@@ -1,4 +1,4 @@
-"""Entry: how a run comes into its folder: the lock is taken, the run that is there is compared and its newest checkpoint read.
+"""Entry: how a run opens its folder: it locks it, compares itself with the run that is there, and reads its newest checkpoint.
 
 Without a folder nothing is kept, and everything here does nothing. Only rank 0 enters; what it finds is for all processes.
 """

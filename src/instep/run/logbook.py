@@ -199,9 +199,9 @@ class Logbook:
 
     def _pace(self) -> Pace:
         now = time.perf_counter()
-        taken = max(now - self._line_begun, 1e-9)
-        waiting = min(1.0, (self._waited_s() - self._line_waited) / taken)
-        return Pace(self._window.samples / taken, waiting, now - self._begun)
+        seconds = max(now - self._line_begun, 1e-9)
+        waiting = min(1.0, (self._waited_s() - self._line_waited) / seconds)
+        return Pace(self._window.samples / seconds, waiting, now - self._begun)
 
     def _restart_line(self) -> None:
         self._line_begun = time.perf_counter()

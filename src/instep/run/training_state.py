@@ -36,7 +36,7 @@ def capture(run: "Run") -> Checkpoint:
 
 
 def restore(run: "Run", checkpoint: Checkpoint) -> None:
-    """Put the run to where the checkpoint was taken."""
+    """Put the run back to where it was when the checkpoint was saved."""
     state, cycles = checkpoint.state, run.state.cycles
     if cycles is not None:
         cycles.require_cycles(state.get("cycles"), state["step"])

@@ -174,7 +174,7 @@ class History:
 
 def free_names(values: Mapping[str, float]) -> Mapping[str, float]:
     """The same values, none of which has a name that a row needs itself."""
-    taken = sorted(OWN_COLUMNS & set(values))
-    if taken:
-        raise DescriptionError(f"{taken[0]!r} is a column of the history itself; log it under another name.")
+    own = sorted(OWN_COLUMNS & set(values))
+    if own:
+        raise DescriptionError(f"{own[0]!r} is a column of the history itself; log it under another name.")
     return values
