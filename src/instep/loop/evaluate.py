@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
+from instep.data.device import is_out_of_memory
 from instep.data.inputs import call_model, inputs_of
 from instep.data.loading.failure import user_line
 from instep.data.loading.loader import Batch, Loader
-from instep.data.memory import is_out_of_memory
 from instep.data.pieces import bounds, piece
 from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds

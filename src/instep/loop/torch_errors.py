@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from instep.data.device import is_out_of_memory
 from instep.data.loading.failure import user_line
-from instep.data.memory import is_out_of_memory
 from instep.data.structure import named_columns
 from instep.errors import InstepError, ObjectiveError, is_user_file
 
