@@ -54,6 +54,7 @@ class Trainer:
         objective: a function `(model, batch) -> Loss` (or a 0-dim tensor) in place of loss; one for each optimizer, by name.
         train: tensors, arrays, a Dataset, a DataLoader, a frame, an iterable; `data.source(…)` says more about one of them.
         valid: validation data, as for train; a share of train, like 0.1; or several sets by name.
+        test: test data, as for valid; evaluated once at the end of the run, and by `evaluate("test")`. It decides nothing.
         num_workers: processes that load samples, or "auto"; None: those of a DataLoader, else 0. The batches stay the same.
     Length and batches:
         epochs: passes over the training data. Give epochs, max_steps or both; what comes first ends the run.
@@ -86,7 +87,8 @@ class Trainer:
     Run folder:
         folder: where the run is written, and resumed from; None: nothing is written.
         checkpoint_every: "epoch", "2 epochs", a number of updates, "10 minutes", or None for only the best and the last.
-        keep: how many of the last checkpoints stay; the best stays as well. None: all.
+        keep: how many of the last checkpoints stay; the best stay as well. None: all.
+        keep_best: how many checkpoints of the best evaluations stay, by the monitored value.
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
         init: weights to begin with: a file, a checkpoint or another run.
         log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
