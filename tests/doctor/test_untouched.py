@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import random
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -170,3 +171,13 @@ def test_a_trainer_with_the_doctor_gives_the_same_weights_and_has_no_mistakes(ca
     said = capsys.readouterr().err
     assert "instep doctor: " in said
     assert not {"error", "warning"} & set(said.partition("instep doctor: ")[2].split())
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, partial(F.cross_entropy, label_smoothing=0.1), nn.CrossEntropyLoss()])
+def test_the_loss_of_a_trainer_is_seen_in_each_of_its_forms(loss: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = torch.randn(160, 6, generator=torch.Generator().manual_seed(0)), torch.arange(160) % 3
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(model, loss=loss, optimizer=optimizer, train=(x, y), epochs=3, batch_size=4, progress=False, doctor=True)
+    trainer.fit()
+    assert "softmax-before-cross-entropy" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def from_loss(loss: LossFunction) -> Objective:
             stacklevel=4,  # where the Trainer is made
         )
         return functools.partial(_plain_objective, loss, ignored_by(loss))
-    return functools.partial(_known_objective, loss, counted)
+    return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
 def from_output() -> Objective:
@@ -157,6 +157,20 @@ def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, bat
         return Loss(value, 1, output, target, "sum", ignore_index, threshold)
     # reduction="none": the mean of what it gives
     return Loss(value.mean(), value.numel(), output, target, "mean", ignore_index, threshold)
+
+
+def _found_when_called(loss: LossFunction) -> LossFunction:
+    """A function of torch.nn.functional is looked up at each call: so what watches it there sees the calls of a Trainer too."""
+    if isinstance(loss, functools.partial):
+        return functools.partial(_found_when_called(loss.func), *loss.args, **loss.keywords)
+    name = getattr(loss, "__name__", "")
+    if getattr(nn.functional, name, None) is not loss:
+        return loss
+    return functools.partial(_call_by_name, name)
+
+
+def _call_by_name(name: str, *arguments: Any, **options: Any) -> Any:
+    return getattr(nn.functional, name)(*arguments, **options)
 
 
 def _input_and_target(batch: Any) -> tuple[Any, Any]:
