@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
+from torch import nn
 
 import instep
+from instep import Trainer
 from instep.cli.recipes import train_digits
-from instep.errors import is_instep_file, is_user_file
+from instep.errors import Notice, is_instep_file, is_user_file
 
 PACKAGE = Path(instep.__file__).parent
 
@@ -29,3 +32,15 @@ def test_the_recipe_counts_as_the_users() -> None:
 def test_so_does_the_cell_of_a_notebook() -> None:
     assert is_user_file("<ipython-input-3-a1b2c3>")
     assert is_user_file("/tmp/ipykernel_123/456.py")
+
+
+def test_a_notice_points_at_the_users_line() -> None:
+    x, y = torch.randn(8, 2), torch.randint(2, (8,))
+    model = nn.Linear(2, 2)
+
+    def mine(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(output, target)
+
+    with pytest.warns(Notice, match="is taken to be a mean over samples") as caught:
+        Trainer(model, loss=mine, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), train=(x, y), epochs=1)
+    assert caught[0].filename == __file__

@@ -17,7 +17,9 @@ Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole
 Notice                      a warning: something the user should know once, nothing is wrong with the run
 """
 
+import sys
 import sysconfig
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -106,6 +108,14 @@ class Interrupted(KeyboardInterrupt):
 
 class Notice(UserWarning):
     """Something the user should know once."""
+
+
+def give_notice(text: str) -> None:
+    """Warn with a Notice that points at the line, outside of Instep, from which it came."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and is_instep_file(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, Notice, stacklevel=level)
 
 
 @cache

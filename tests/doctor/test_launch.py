@@ -99,7 +99,7 @@ def test_children_are_watched_too(tmp_path: Path) -> None:
 
 
 def test_the_sitecustomize_that_ours_hides_is_run(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("print('hidden')\n")
+    (tmp_path / "sitecustomize.py").write_text("print('hidden', flush=True)\n")
     (tmp_path / "start.py").write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(2)'], check=True)\n")
     assert doctor(tmp_path, "start.py", path=str(tmp_path)).stdout.splitlines() == ["hidden", "hidden", "2"]
 

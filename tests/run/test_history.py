@@ -129,7 +129,7 @@ def test_it_can_be_read_at_a_glance(history: History) -> None:
     assert repr(History()) == "History(nothing yet)"
     skipped = History()
     skipped.add_update(told.logged(1, None))
-    assert repr(skipped) == "History(1 steps, 0 evaluations)"
+    assert repr(skipped) == "History(1 step, 0 evaluations)"
 
 
 # HTML ------------------------------------------------------------------------------------------------------------------------

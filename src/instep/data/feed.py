@@ -5,7 +5,6 @@ that was passed has to say about them. All of it is checked here, before anythin
 """
 
 import functools
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ from instep.data.sources.recognize import Reading, as_data
 from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
 from instep.data.sources.view import Listed, View, held_out
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, give_notice
 
 BATCH_SIZE = 64
 MOST_COUNTED = 1_000_000  # samples of an iterable that are read to learn how many there are
@@ -328,9 +327,7 @@ class Feed:
         given, data = part.given, part.data
         if given is not None and not isinstance(data, Stream):
             if given.drop_last:
-                warnings.warn(
-                    f"drop_last=True of {data.name} is not used: an evaluation takes every sample.", Notice, stacklevel=2
-                )
+                give_notice(f"drop_last=True of {data.name} is not used: an evaluation takes every sample.")
             if isinstance(given.sampler, SubsetRandomSampler):
                 chosen = checked(given.sampler.indices, len(data), data.name, f"the SubsetRandomSampler of {data.name}")
                 data = View(data, Listed(torch.from_numpy(chosen)))

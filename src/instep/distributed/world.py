@@ -20,6 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from instep.distributed.meeting import met
 from instep.errors import DescriptionError, InstepError, Notice, PeerError
+from instep.text import plural
 
 T = TypeVar("T")
 TIMEOUT_S = 600.0
@@ -170,7 +171,7 @@ class Group(World):
         if isinstance(error, InstepError) or not isinstance(error, RuntimeError) or not is_lost:
             return error
         said = self._told_failure()
-        lost = f"rank {self.rank} of {self.size} lost another process after {step} updates"
+        lost = f"rank {self.rank} of {self.size} lost another process after {plural(step, 'update')}"
         if said:
             return PeerError(f"{lost}, which says: {said}")
         return PeerError(

@@ -5,7 +5,6 @@ torch's own losses divide by is written down in `counts`.
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from instep.data.inputs import call_model
 from instep.data.structure import size
-from instep.errors import Notice, ObjectiveError
+from instep.errors import ObjectiveError, give_notice
 from instep.loop.torch_losses import Counted, ignored_by, known
 
 LossFunction = Callable[..., Any]
@@ -92,11 +91,9 @@ def from_loss(loss: LossFunction) -> Objective:
         raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
-        warnings.warn(
+        give_notice(
             f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
-            "return Loss(value, count) from an objective, so that a split batch stays exact.",
-            Notice,
-            stacklevel=4,  # where the Trainer is made
+            "return Loss(value, count) from an objective, so that a split batch stays exact."
         )
         return functools.partial(_plain_objective, loss, ignored_by(loss))
     return functools.partial(_known_objective, _found_when_called(loss), counted)
@@ -104,11 +101,9 @@ def from_loss(loss: LossFunction) -> Objective:
 
 def from_output() -> Objective:
     """The objective `model(**batch).loss` on mapping batches, for models that work out their own loss."""
-    warnings.warn(
+    give_notice(
         "the loss in the model's output counts as a mean over samples. If it is a mean over something else (tokens), pass "
-        "objective=f(model, batch) that returns Loss(value, count), so that a split batch stays exact.",
-        Notice,
-        stacklevel=4,
+        "objective=f(model, batch) that returns Loss(value, count), so that a split batch stays exact."
     )
     return _output_objective
 

@@ -17,6 +17,7 @@ from instep.optim.freeze import frozen, is_frozen, unfreeze
 from instep.optim.parts import Slot, What, modules_of, part_of, slots_of
 from instep.schedules.drive import Drive
 from instep.schedules.scheduler import SchedulerDrive
+from instep.text import plural
 
 UnfreezeAt = Mapping[int, What | Sequence[What]]
 
@@ -69,7 +70,7 @@ class Unfreezing:
     def notes(self, epochs: int) -> list[str]:
         """What the plan of a run of so many epochs should say."""
         return [
-            f"unfreeze_at has {release.label} at epoch {release.epoch}, which a run of {epochs} epochs never comes to"
+            f"unfreeze_at has {release.label} at epoch {release.epoch}, which a run of {plural(epochs, 'epoch')} never comes to"
             for release in self.releases
             if release.epoch >= epochs
         ]

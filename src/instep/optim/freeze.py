@@ -9,7 +9,6 @@ a dictionary of what `requires_grad` was before. Neither shows in a state_dict, 
 """
 
 import copy
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, give_notice
 from instep.optim.parts import Part, Slot, What, modules_of, part_of, slots_of
 from instep.text import columns, listed
 
@@ -214,11 +213,9 @@ def _forget(slot: Slot) -> None:
 def _say_by_hand(slots: list[Slot]) -> None:
     by_hand = [slot.name for slot in slots if not slot.parameter.requires_grad]
     if by_hand:
-        warnings.warn(
+        give_notice(
             f"unfreeze() found nothing that freeze() froze; {listed(by_hand, most=4)} had requires_grad=False set by hand, and "
-            "keep it. Use requires_grad_(True) for these.",
-            Notice,
-            stacklevel=3,
+            "keep it. Use requires_grad_(True) for these."
         )
 
 

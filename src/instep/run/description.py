@@ -28,6 +28,7 @@ from instep.optim.groups import option_notes
 from instep.optim.which_weights import choose_weights
 from instep.records import Plan
 from instep.schedules import Schedule, sparkline
+from instep.text import plural
 
 FORMAT = 1
 
@@ -69,7 +70,7 @@ def plan_of(description: Description) -> Plan:
         *((name, _samples_line(source)) for name, source in description.valid.items()),
         *((name, f"{_samples_line(source)}, evaluated once at the end") for name, source in description.test.items()),
         ("batch", _batch_line(description)),
-        ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({epochs} epochs)"),
+        ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({plural(epochs, 'epoch')})"),
         *_optimizer_rows(description),
         *_feature_rows(description.settings),
         *_weights_rows(description),
@@ -217,8 +218,8 @@ def fingerprint(source: Source | Stream) -> dict[str, Any]:
 
 def _samples_line(source: Source | Stream) -> str:
     if not isinstance(source, Stream):
-        return f"{len(source):,} samples"
-    return "an iterable" if source.length is None else f"an iterable of {source.length:,} samples"
+        return plural(len(source), "sample")
+    return "an iterable" if source.length is None else f"an iterable of {plural(source.length, 'sample')}"
 
 
 def optimizer_line(optimizer: Optimizer) -> str:
@@ -247,8 +248,7 @@ def _group_line(group: Mapping[str, Any]) -> str:
     frozen = sum(p.numel() for p in group["params"] if not p.requires_grad)
     options = [f"{word} {float(group[key]):.4g}" for key, word in (("lr", "lr"), ("weight_decay", "decay")) if key in group]
     options += [f"{key} {group[key]:g}" for key in ("clip_norm", "clip_value") if group.get(key) is not None]
-    many = len(group["params"])
-    line = f"{group['name']}: {count:,} numbers in {many} parameter{'s' if many > 1 else ''}"
+    line = f"{group['name']}: {plural(count, 'number')} in {plural(len(group['params']), 'parameter')}"
     return ", ".join([line, *options, *([f"{frozen:,} frozen"] if frozen else [])])
 
 
@@ -318,7 +318,7 @@ def _memory_line(model: nn.Module, optimizers: Iterable[Optimizer]) -> str:
 
 def _batch_line(description: Description) -> str:
     batch, last = sum(description.pieces), sum(description.last_pieces)
-    line = f"{batch} samples"
+    line = plural(batch, "sample")
     if len(description.pieces) > 1:
         line += f" in {len(description.pieces)} micro-batches of {_sizes(description.pieces)}"
     return line + (f"; the last of an epoch has {last}" if last != batch else "")
@@ -339,7 +339,7 @@ def _sizes(pieces: tuple[int, ...]) -> str:
 def _monitor_line(description: Description) -> str:
     line = f"{description.monitor}, {'less' if description.monitor_mode == 'min' else 'more'} is better"
     if (patience := description.settings["patience"]) is not None:
-        line += f"; stops after {patience} evaluations without a better one"
+        line += f"; stops after {plural(patience, 'evaluation')} without a better one"
     return line + ("; ends on the best weights" if description.settings["restore_best"] else "")
 
 

@@ -5,7 +5,6 @@ batch k of epoch e costs what batch 0 costs, unless the data can only be read fr
 """
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
@@ -26,7 +25,7 @@ from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout
 from instep.data.structure import map_columns
-from instep.errors import DescriptionError, Notice, OutOfMemory
+from instep.errors import DescriptionError, OutOfMemory, give_notice
 
 WorkerCount = int | Literal["auto"]
 
@@ -293,4 +292,4 @@ def _chosen(workers: WorkerCount, source: Source | Stream) -> Choice | None:
 
 
 def _notice(text: str) -> None:
-    warnings.warn(text, Notice, stacklevel=2)
+    give_notice(text)

@@ -1,7 +1,6 @@
 """Streaming: the batches of a stream epoch by epoch, read on where they were left, here or in one worker."""
 
 import itertools
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ from instep.data.loading.workers import StreamWorker
 from instep.data.share import Share
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Read, Span, Stream
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, give_notice
 
 KEPT = 8  # states of past batches: more than are read ahead of the one that is computed with
 
@@ -84,11 +83,9 @@ class Streaming:
         if state is not None:
             span = span._replace(state={name: state[name] for name in ("pass", "read", "own")})
         elif span.passed:
-            warnings.warn(
+            give_notice(
                 f"{self._stream.name} cannot say where it stands (it has no state_dict()): {span.passed:,} samples are read "
-                f"again to get to batch {index} of epoch {epoch}.",
-                Notice,
-                stacklevel=2,
+                f"again to get to batch {index} of epoch {epoch}."
             )
         self._reading = None  # the process that read until now ends before another begins
         return self._stream.read(span) if self._worker is None else self._worker.read(span)

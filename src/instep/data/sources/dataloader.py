@@ -1,6 +1,5 @@
 """The parts of a DataLoader that the user built. What it says is kept; what cannot be kept is an error."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from torch.utils.data import (
 )
 
 from instep.data.position import Collate
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, give_notice
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,7 @@ def _sampler(loader: "DataLoader[Any]", given: Any, name: str) -> tuple[Any, boo
         return None, False
     generator = getattr(given, "generator", None)
     if generator is not None:
-        warnings.warn(
-            f"the generator of {name}'s {type(given).__name__} is not used: the order comes from seed=, in every epoch.",
-            Notice,
-            stacklevel=2,
-        )
+        give_notice(f"the generator of {name}'s {type(given).__name__} is not used: the order comes from seed=, in every epoch.")
     whole = type(given) is RandomSampler and not given.replacement and given.num_samples == len(loader.dataset)  # type: ignore[arg-type]
     if whole:
         return None, True

@@ -4,7 +4,6 @@ Nothing is imported: a frame is asked for its own columns and types. A mapping o
 training data was a frame.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.errors import DescriptionError, Notice
+from instep.errors import DescriptionError, give_notice
 from instep.text import listed
 
 MOST = 12  # columns that are named in an error
@@ -104,11 +103,9 @@ def _require_names(known: Mapping[str, Any], layout: FrameLayout, name: str, *, 
         raise DescriptionError(f"{name} lacks the target {listed(lacking)}, so no loss can be worked out; predict() needs none.")
     extra = [column for column in known if column not in layout.names and column not in layout.targets]
     if extra:
-        warnings.warn(
+        give_notice(
             f"{name} has {'columns' if len(extra) > 1 else 'a column'} that the training data has not, left out: "
-            f"{listed(extra, most=MOST)}.",
-            Notice,
-            stacklevel=2,
+            f"{listed(extra, most=MOST)}."
         )
 
 

@@ -1,13 +1,12 @@
 """Target: batches with names made into (inputs, target), for data whose columns have names and a loss that wants a pair."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from instep.data.position import Indices, Position, Source, Transform
-from instep.errors import DataError, Notice
+from instep.errors import DataError, give_notice
 from instep.text import listed
 
 
@@ -61,9 +60,7 @@ class Targeted:
                 raise DataError(f"{self.name} lacks {listed(missing)} of the training data; it has {listed(batch)}.")
             extra = [entry for entry in rest if entry not in self.names]
             if extra and not self._extra_said:
-                warnings.warn(
-                    f"{self.name} has entries that the training data has not, left out: {listed(extra)}.", Notice, stacklevel=2
-                )
+                give_notice(f"{self.name} has entries that the training data has not, left out: {listed(extra)}.")
                 self._extra_said = True
             rest = {entry: rest[entry] for entry in self.names}
         return next(iter(rest.values())) if len(rest) == 1 else rest

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instep.errors import DescriptionError
+from instep.text import plural
 
 if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history without it
     from instep.records import Evaluation, Logged
@@ -158,7 +159,7 @@ class History:
     def __repr__(self) -> str:
         if not self._rows:
             return "History(nothing yet)"
-        parts = [f"{self._rows[-1]['step']} steps", f"{len(self._evaluations)} evaluations"]
+        parts = [plural(self._rows[-1]["step"], "step"), plural(len(self._evaluations), "evaluation")]
         best, loss = self.best, self._updates[-1].get("loss") if self._updates else None
         if best is not None:
             parts.append(f"best {self.monitor} {best[self.monitor]:.4g} at step {best['step']}")
