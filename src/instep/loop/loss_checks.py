@@ -85,8 +85,8 @@ def _labels(name: str, compares: Compares, output: Tensor, target: Tensor, ignor
         )
     if shape == tuple(output.shape):
         return (
-            f"{name}: the target has the output's shape {shape} and is {target.dtype}; use y.argmax(1) for labels, or y.float() for "
-            "the probabilities of the classes."
+            f"{name}: the target has the output's shape {shape} and is {target.dtype}; use y.argmax(1) for labels, or y.float() "
+            "for the probabilities of the classes."
         )
     if target.ndim == 2 and target.shape[1] == 1 and output.ndim == 2:
         return f"{name} takes one label a sample, a target of shape {shape[:1]}, and got {shape}; use y.squeeze(1)."

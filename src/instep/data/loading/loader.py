@@ -236,8 +236,8 @@ class Loader:
             return batch._replace(on_host=True)
         raise OutOfMemory(
             f"batch {batch.index} of epoch {batch.epoch} of {self.name}: its {batch.samples} samples do not fit in the memory of "
-            f'{self._device} as a whole; pass on_overflow="split", which sends training batches piece by piece where needed and '
-            f"no batch_transform stands in the way, or use a smaller batch_size. ({said(error)})"
+            f'{self._device} as a whole; pass on_out_of_memory="split", which sends training batches piece by piece where needed '
+            f"and no batch_transform stands in the way, or use a smaller batch_size. ({said(error)})"
         ) from error
 
     def _transformed(self, batches: Iterator[Batch], transform: Transform) -> Iterator[Batch]:
