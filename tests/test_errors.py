@@ -41,6 +41,6 @@ def test_a_notice_points_at_the_users_line() -> None:
     def mine(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(output, target)
 
-    with pytest.warns(Notice, match="is taken to be a mean over samples") as caught:
+    with pytest.warns(Notice, match="counts as a mean over samples") as caught:
         Trainer(model, loss=mine, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), train=(x, y), epochs=1)
     assert caught[0].filename == __file__

@@ -33,7 +33,7 @@ def stopped(folder: Path | None, *, after: int) -> str:
             os.kill(os.getpid(), signal.SIGINT)
         return F.cross_entropy(output, target)
 
-    with pytest.warns(UserWarning, match="is taken to be a mean"), pytest.raises(Interrupted) as caught:
+    with pytest.warns(UserWarning, match="counts as a mean"), pytest.raises(Interrupted) as caught:
         make(folder, loss=loss, progress=False).fit()
     return str(caught.value)
 

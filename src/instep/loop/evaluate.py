@@ -89,10 +89,7 @@ def evaluate(
     with keys.fork_rng(device), evaluating(model):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
-            try:
-                loss = as_loss(objective(called, data), data)
-            except EXPLAINED_HERE as error:
-                raise_explained(error, model, data, loader, first)
+            loss = checked_loss(objective, model, called, data, loader, first)
             if not samples:
                 continue
             losses.add(loss)
@@ -141,6 +138,14 @@ def predict(
             outputs.append(_of_samples(output, samples))
     by_rank = world.gather_on_rank0(outputs) if loader.is_dealt else [outputs]
     return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
+
+
+def checked_loss(objective: Objective, model: nn.Module, called: nn.Module, data: Any, loader: Loader, first: int) -> Loss:
+    """The loss of a batch whose first sample is `first`; what cannot be computed is said in words."""
+    try:
+        return as_loss(objective(called, data), data)
+    except EXPLAINED_HERE as error:
+        raise_explained(error, model, data, loader, first)
 
 
 def raise_explained(error: Exception, model: nn.Module, data: Any, loader: Loader, first: int) -> NoReturn:

@@ -17,13 +17,17 @@ from instep import keys
 from instep.data.device import is_out_of_memory, said
 from instep.data.feed import Feed
 from instep.data.inputs import call_model
-from instep.data.loading.loader import Loader
+from instep.data.loading.loader import Batch, Loader, sent_batch
+from instep.data.pieces import piece
+from instep.data.position import Position
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.loop.evaluate import evaluate, predict
+from instep.loop import metrics as measuring
+from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
+from instep.loop.first_batch import FEW, can_be_tried, find_mistake, left_as_found
 from instep.loop.metrics import Metric, Table
-from instep.loop.objective import Objective
+from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.optim.average import Average
@@ -109,6 +113,53 @@ class Evaluator:
                         prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
                         found |= self._of_one(prefix, loader, model, called, report)
         return self._processes.world.broadcast_object(found)
+
+    def try_first_batches(self) -> None:
+        """Send a few samples of each validation set through model, loss and metrics, and leave no trace.
+
+        Raises what is provably wrong with them. Streams are left alone: reading one would use it up.
+        """
+        if isinstance(self._feed.train, Stream) or not can_be_tried(*self._splitting.modules):
+            return
+        names = [name for name, data in self._feed.valid.items() if not isinstance(data, Stream)]
+        found = left_as_found(*self._splitting.modules)
+        with self._precision.algorithms(), keys.fork_rng(self._device), evaluating(self._model), found:
+            mistakes = [self._find_mistake(name) for name in names]
+        measuring.start(self._metrics, self._device)
+        for mistake in filter(None, mistakes):
+            raise mistake from mistake.__cause__
+
+    def _find_mistake(self, name: str) -> ObjectiveError | None:
+        objective = next(iter(self._objectives.values()))
+        make = functools.partial(self._feed.valid_loaders, device=self._device, workers=0)
+        loader = make(batch_size=FEW)[name]
+
+        def compute(batch: Batch) -> Loss:
+            first = int(batch.indices[0])
+            keys.seed_all(keys.for_evaluation(self._seed, first), self._device)
+            return checked_loss(objective, self._model, self._model, batch.data, loader, first)
+
+        def measure(batch: Batch) -> None:
+            measuring.start(self._metrics, self._device)
+            loss = compute(batch)
+            if self._metrics:
+                add_to_metrics(self._metrics, loss, loader)
+
+        return find_mistake(
+            functools.partial(_first_batch, loader, FEW),
+            functools.partial(_first_batch, make(batch_size=self._size)[name], self._size),
+            self._training_batch,
+            compute,
+            measure,
+        )
+
+    def _training_batch(self) -> Batch:
+        """A batch of training data in the data's own order: samplers of users' own are not asked."""
+        source, transform = self._feed.train, self._feed.transforms[1]
+        assert not isinstance(source, Stream)
+        indices = torch.arange(min(self._size, len(source)))
+        data = sent_batch(source.fetch(indices, Position(self._seed, 0, 0)), self._device)
+        return Batch(data if transform is None else transform(data), 0, 0, len(indices), indices)
 
     def averaged_state(self) -> dict[str, Any]:
         """The averaged weights as the evaluations use them, by the model's own names; copied."""
@@ -204,6 +255,11 @@ class Evaluator:
                 f"a batch of {self._size} samples does not fit in memory while batch norm statistics are taken for the averaged "
                 f"weights, and smaller ones would give others; use a smaller micro_batch_size. ({said(error)})"
             ) from error
+
+
+def _first_batch(loader: Loader, most: int) -> Batch:
+    batch = next(iter(loader.batches(epoch=0)))
+    return batch if batch.samples <= most else batch._replace(data=piece(batch.data, 0, most), samples=most)
 
 
 def _is_of_a_metric(name: str, metrics: Mapping[str, Metric]) -> bool:

@@ -40,7 +40,7 @@ class Splitting:
             raise DescriptionError(f'on_out_of_memory={how!r} is not known; use "raise" or "split".')
         self.is_on = how == "split"
         self.micro_batches = micro_batches
-        self._modules = modules  # whose buffers a forward changes
+        self.modules = modules  # whose buffers a forward changes
         self._device = device
         self._say = say
 
@@ -95,7 +95,7 @@ class Splitting:
 
     def _keep(self, cycle: UpdateCycle) -> list[Callable[[], None]]:
         """Copy what the forwards change, where it lies: buffers, and the state of an optimizer with a closure."""
-        put_back = [_keep_buffers(module) for root in self._modules for module in root.modules()]
+        put_back = [keep_buffers(module) for root in self.modules for module in root.modules()]
         if cycle.needs_closure:
             put_back.append(_keep_state(cycle.optimizer.state))
         return put_back
@@ -148,7 +148,7 @@ def _at_its_end(samples: int) -> str:
     )
 
 
-def _keep_buffers(module: nn.Module) -> Callable[[], None]:
+def keep_buffers(module: nn.Module) -> Callable[[], None]:
     """The buffers of one module: the values, where they lie; and which tensors they were, for a forward that assigns others."""
     held: dict[str, tuple[Tensor, Tensor] | None] = {
         name: None if buffer is None else (buffer, buffer.clone()) for name, buffer in module._buffers.items()

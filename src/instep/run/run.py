@@ -28,6 +28,7 @@ from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.loop.rehearsal import rehearse
 from instep.loop.stepper import Stepper
+from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
@@ -123,6 +124,18 @@ class Run:
     def session(self) -> Session:
         """To be entered for training: the lock, resuming, worker processes, progress; undone however it ends."""
         return Session(self)
+
+    def try_validation(self) -> None:
+        """Send a few samples of the validation data through model, loss and metrics, ahead of a run's first update.
+
+        Only where all that is called is the model, and a loss of torch's or a module, whose state can be put back; a compiled
+        model would be compiled once more, and of several processes others would wait.
+        """
+        loss, is_own = self.options.loss, self.options.objective is not None
+        if not self.valid_loaders or is_own or self.options.compile or self.processes.are_several:
+            return
+        if loss is None or isinstance(loss, nn.Module) or known(loss) is not None:
+            self.evaluator.try_first_batches()
 
     def settle(self) -> None:
         """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""

@@ -38,6 +38,8 @@ class Session:
         if run.state.is_running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
+        if not run.state.step and not run.state.is_over() and not checkpoints_in(run.folder):
+            run.try_validation()  # before anything is written
         notices = self._resume()
         run.state.is_running, run.state.folder = True, run.folder
         try:

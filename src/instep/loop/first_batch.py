@@ -1,0 +1,121 @@
+"""The first batches: mistakes in the validation data are found before the first update, not after the first epoch.
+
+Training needs no trial: its first update is one. A validation set gives a few samples, which go through in eval mode, without
+gradients; everything that a forward may change is put back.
+
+A run that would train is never stopped. What fails on a few samples is tried on a whole batch; where training data fails in the
+same way, eval mode before the first update is to blame (a memory that training fills), or the first update will say it; and what
+cannot be put into words, or was raised on purpose, is left to the evaluation.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # torch has it, its stubs do not
+
+from instep.data.loading.loader import Batch
+from instep.errors import ObjectiveError
+from instep.loop.out_of_memory import keep_buffers
+
+FEW = 2  # samples
+_OWN = frozenset(vars(nn.Module()))  # what torch keeps in every module
+
+Try = Callable[[Batch], object]  # raises what the model, the loss or a metric raises for a batch, in words where there are any
+
+
+def can_be_tried(*modules: nn.Module) -> bool:
+    """Whether all that a forward of these modules changes can be put back."""
+    parts = [part for module in modules for part in module.modules()]
+    if any(isinstance(part, torch.jit.ScriptModule) for part in parts):
+        return False
+    if any(isinstance(parameter, UninitializedTensorMixin) for module in modules for parameter in module.parameters()):
+        return False
+    held = [value for part in parts for value in (*part._buffers.values(), *vars(part).values())]
+    return all(_is_plain(value) for value in held if isinstance(value, Tensor))
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether its values can be compared and written: sparse, quantized and expanded tensors cannot."""
+    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+        return False
+    return not any(step == 0 and length > 1 for step, length in zip(tensor.stride(), tensor.shape, strict=True))
+
+
+def find_mistake(
+    few: Callable[[], Batch], whole: Callable[[], Batch], training: Callable[[], Batch], compute: Try, measure: Try
+) -> ObjectiveError | None:
+    """What is provably wrong with a set of validation data; `compute` gives the loss of a batch, `measure` its metrics too."""
+    try:
+        if _failure(measure, few()) is None:
+            return None
+        batch = whole()
+        if (failure := _failure(compute, batch)) is not None:
+            return failure if isinstance(failure, ObjectiveError) and _failure(compute, training()) is None else None
+        failure = _failure(measure, batch)
+    except Exception:  # of data that cannot be loaded
+        return None
+    return failure if isinstance(failure, ObjectiveError) else None
+
+
+def _failure(attempt: Try, batch: Batch) -> Exception | None:
+    try:
+        attempt(batch)
+    except Exception as error:
+        return error
+    return None
+
+
+@contextmanager
+def left_as_found(*modules: nn.Module) -> Iterator[None]:
+    """Buffers and attributes of the modules are afterwards what they were; parameters are not written to by a forward."""
+    parts = [part for module in modules for part in module.modules()]
+    undo = [keep(part) for part in parts for keep in (keep_buffers, keep_attributes)]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for put_back in undo:
+                put_back()
+
+
+def keep_attributes(module: nn.Module) -> Callable[[], None]:
+    """The attributes of one module that are not torch's: which they were, and what stood in lists, dictionaries and tensors."""
+    attributes = vars(module)
+    held = {name: (value, _copy(value)) for name, value in attributes.items() if name not in _OWN}
+
+    def put_back() -> None:
+        for name in [name for name in attributes if name not in held and name not in _OWN]:
+            del attributes[name]
+        for name, (value, content) in held.items():
+            if attributes.get(name) is not value or name not in attributes:
+                attributes[name] = value
+            _refill(value, content)
+
+    return put_back
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return copy.copy(value) if isinstance(value, list | dict | set | deque) else None
+
+
+def _refill(value: Any, content: Any) -> None:
+    if isinstance(value, Tensor):
+        if not torch.equal(value, content):
+            value.detach().copy_(content)
+    elif content is not None and not _same(value, content):
+        value.clear()
+        (value.extend if isinstance(value, list | deque) else value.update)(content)
+
+
+def _same(now: Any, before: Any) -> bool:
+    """Whether these hold the very same things."""
+    if isinstance(now, dict):
+        return list(now) == list(before) and all(now[key] is before[key] for key in before)
+    return len(now) == len(before) and all(one is other for one, other in zip(now, before, strict=True))
