@@ -17,10 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # torch has it, its stubs do not
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from instep.data.loading.loader import Batch
 from instep.errors import ObjectiveError
 from instep.loop.out_of_memory import keep_buffers
+from instep.text import listed
 
 FEW = 2  # samples
 _OWN = frozenset(vars(nn.Module()))  # what torch keeps in every module
@@ -68,6 +71,27 @@ def _failure(attempt: Try, batch: Batch) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+def require_gradients(optimizer: Optimizer, model: nn.Module) -> RemovableHandle:
+    """Refuse the optimizer's first step where none of its parameters has a gradient: nothing would ever train.
+
+    Gives a handle that ends this, as the first step does by itself.
+    """
+
+    def look(*_: Any) -> None:
+        handle.remove()
+        own = [p for group in optimizer.param_groups for p in group["params"]]
+        if any(p.grad is not None or p._post_accumulate_grad_hooks for p in own):  # a hook may have stepped with it already
+            return
+        reached = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
+        raise ObjectiveError(
+            "no parameter of the optimizer has a gradient, so nothing would be trained; the loss depends on "
+            f"{listed(reached) if reached else 'no parameter of the model'}. Pass these parameters to the optimizer."
+        )
+
+    handle = optimizer.register_step_pre_hook(look)
+    return handle
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from instep.checkpoint import Checkpoint, read
 from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
 from instep.errors import UpdateError
+from instep.loop.first_batch import require_gradients
 from instep.loop.stepper import Stepper
 from instep.records import StepResult, Update
 from instep.run.entry import Found, checkpoints_in
@@ -46,6 +47,7 @@ class Session:
             run.entry.set_status("running", run.state.step)
             self._begin_showing(notices)
             self._algorithms.enter_context(run.precision.algorithms())
+            self._watch_first_update()
         except BaseException:
             self._close()
             raise
@@ -68,6 +70,18 @@ class Session:
                     raise explained from error.__cause__
         finally:
             self._close()
+
+    def _watch_first_update(self) -> None:
+        """Look at the first loss of a run, and at the gradients before its first step."""
+        run = self._run
+        if run.state.step:
+            return
+        for stepper in run.steppers if run.world.is_first else ():
+            stepper.watch_first_loss()
+        stepper = run.steppers[0]
+        if len(run.steppers) == 1 and not stepper.cycle.needs_closure and not run.processes.are_sharded:
+            handle = require_gradients(stepper.optimizer, run.model)
+            self._algorithms.callback(handle.remove)
 
     # --- The loop
 
