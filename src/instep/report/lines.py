@@ -15,7 +15,7 @@ PAUSE_S = 5.0  # between two lines that nobody waits for
 
 
 class Lines:
-    """One line an evaluation, and between them one every few seconds."""
+    """One line an evaluation and an epoch, and between them one every few seconds."""
 
     def __init__(self, standing: Standing, stream: TextIO, *, pause_s: float = PAUSE_S) -> None:
         self._standing = standing
@@ -28,8 +28,10 @@ class Lines:
 
     def logged(self) -> None:
         if time.monotonic() - self._said_s >= self._pause_s:
-            words = [text for _, text in self._standing.numbers()]
-            self._say(*self._standing.where(), *words, self._standing.left())
+            self._say_standing(self._standing.left())
+
+    def epoch_ended(self) -> None:
+        self._say_standing()
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         values = [f"{name} {number(value)}" for name, value in evaluation.items()]
@@ -43,6 +45,9 @@ class Lines:
 
     def close(self, summary: str) -> None:
         self._say(summary)
+
+    def _say_standing(self, *more: str) -> None:
+        self._say(*self._standing.where(), *(text for _, text in self._standing.numbers()), *more)
 
     def _say(self, *words: str) -> None:
         self._said_s = time.monotonic()

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from instep.text import duration, many, number, rate
+from instep.text import duration, many, number, plural, rate
 
 if TYPE_CHECKING:
     from instep.records import Evaluation, Logged, Plan
@@ -86,6 +86,8 @@ class Standing:
             said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
         elif self.logged is not None:
             said.append(f"loss {number(self.logged.loss)}")
+        if self.skipped:
+            said.append(f"{plural(self.skipped, 'update')} skipped")
         said += [f"{name} {number(value)}" for name, value in (self.tested or {}).items()]
         return ", ".join(said)
 

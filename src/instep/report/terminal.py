@@ -76,6 +76,9 @@ class Terminal:
             line.append(f"{cell:>{width}}", style="bold" if name == standing.monitor else "").append(GAP)
         self._say(line.append("best", style="green") if best else line)
 
+    def epoch_ended(self) -> None:
+        self._say(Text(GAP.join([*self._standing.where(), *(words for _, words in self._standing.numbers())])))
+
     def note(self, text: str) -> None:
         self._say(Text().append("note: ", style="yellow").append(text))
 
