@@ -109,7 +109,7 @@ def test_a_run_without_a_known_end() -> None:
     shown.logged(told.logged(1234, None))
     shown.close("stopped")
     assert said() == [
-        "epoch 2  step 1,234  loss -  lr 0.003  12.3k samples/s  data wait 3%  0:00",
+        "epoch 1  step 1,234  loss -  lr 0.003  12.3k samples/s  data wait 3%  0:00",
         "stopped at step 1,234 after 0:00, loss -",
     ]
 

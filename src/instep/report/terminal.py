@@ -19,7 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from instep.report.standing import Standing, epoch_number
+from instep.report.standing import Standing
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Terminal:
         """A row of a table, under a head of its own where the names are new."""
         standing, plan = self._standing, self._standing.plan
         names = ("epoch", "step", *evaluation)
-        places = (str(epoch_number(evaluation.step, evaluation.epoch, plan.steps_per_epoch)), f"{evaluation.step:,}")
-        widths = (5, max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
+        places = (standing.epoch_of(evaluation.step, evaluation.epoch), f"{evaluation.step:,}")
+        widths = (max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
         if names != self._names:
             self._names = names
             self._say(Text(GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)), style="dim"))
