@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from instep.records import SavedTensors, differences
+from instep.records import SavedTensors, Update, differences
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,12 @@ def test_values_come_back_where_they_lay() -> None:
     assert view.tolist() == [1.0, 1.0]
     assert statistic.tolist() == [0.0] * 3
     assert weight.requires_grad
+
+
+def test_an_update_is_one_line_in_the_numbers_of_its_fields() -> None:
+    update = Update(12, 1, 3, torch.tensor(0.43214), 16, 16, (0.003, 0.01), torch.tensor(1.2), False)
+    assert str(update) == repr(update) == "step 12 (epoch 1, batch 3): loss 0.4321, lr 0.003, grad norm 1.200"
+    assert str(update._replace(grad_norm=None)) == "step 12 (epoch 1, batch 3): loss 0.4321, lr 0.003"
+    assert str(update._replace(skipped=True, grad_norm=None)) == "step 12 (epoch 1, batch 3): skipped, lr 0.003"
+    several = update._replace(grad_norm=None, by_objective={"d": update, "g": update._replace(loss=torch.tensor(2.0))})
+    assert str(several) == "step 12 (epoch 1, batch 3): loss d 0.4321, loss g 2.000, lr 0.003"

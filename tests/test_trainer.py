@@ -721,3 +721,17 @@ def test_evaluating_without_data() -> None:
 def test_batches_that_the_loss_cannot_take() -> None:
     with pytest.raises(ObjectiveError, match=r"loss= works on batches \(x, y\), this batch is a Tensor"):
         make(train=X).fit()
+
+
+def test_a_run_without_validation_data_says_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = make(progress=True, epochs=2, evaluate_every=None, valid=None)
+    trainer.fit()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+    assert all("loss " in line for line in lines)
+
+
+def test_epochs_with_an_evaluation_have_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    make(progress=True, epochs=3, valid=(X, Y), evaluate_every="2 epochs").fit()
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert ["valid/loss" in line for line in lines] == [False, True, True]

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from instep.text import number, rate
+
 
 class Change(NamedTuple):
     """A value that differs between two descriptions; None where one of them has none."""
@@ -105,6 +107,15 @@ class Update(NamedTuple):
     def lr(self) -> float:
         """The learning rate of the first parameter group."""
         return self.lrs[0]
+
+    def __repr__(self) -> str:
+        """One line; reads the tensors, which waits for the device."""
+        losses = [f"loss {name} {number(float(loss))}" for name, loss in self.losses.items()]
+        said = ["skipped"] if self.skipped else losses or [f"loss {number(float(self.loss))}"]
+        said.append(f"lr {rate(self.lr)}")
+        if self.grad_norm is not None:
+            said.append(f"grad norm {number(float(self.grad_norm))}")
+        return f"step {self.step} (epoch {self.epoch}, batch {self.index}): {', '.join(said)}"
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def test_a_run_without_a_known_end() -> None:
     shown.logged(told.logged(1234, None))
     shown.close("stopped")
     assert said() == [
-        "epoch 2  step 1,234  loss -  lr 0.003  12.3k samples/s  data wait 3%  0:00",
+        "epoch 1  step 1,234  loss -  lr 0.003  12.3k samples/s  data wait 3%  0:00",
         "stopped at step 1,234 after 0:00, loss -",
     ]
 
@@ -203,3 +203,21 @@ def fastest(call: Callable[[int, int], None]) -> float:
             call(step, 0)
         seconds.append(time.process_time() - started)
     return max(min(seconds), 1e-6)
+
+
+def test_each_epoch_is_a_line_also_without_evaluations() -> None:
+    shown, said = lines()
+    shown.start()
+    shown.advance(120, 0)
+    shown.logged(told.logged(120, 0.5, skipped=3))
+    assert said() == []
+    shown.epoch_ended()
+    assert said() == ["epoch  1/10  step   120/1,200  loss 0.5000  3 skipped  lr 0.003  12.3k samples/s  data wait 3%"]
+
+
+def test_the_end_says_how_many_updates_were_skipped() -> None:
+    shown, said = lines()
+    shown.start()
+    shown.logged(told.logged(1, 0.5, skipped=1))
+    shown.close()
+    assert said()[-1].endswith(", loss 0.5000, 1 update skipped")

@@ -84,8 +84,8 @@ def test_it_draws_above_and_below_and_leaves_the_terminal_as_it_was(screen: Scre
     assert text.index(HIDE) < text.index(SHOW)
     plain = STYLED.sub("", text)
     assert "epoch   step  valid/loss  valid/accuracy\n" in plain
-    assert "    1    120      0.2500          0.7500  best\n" in plain
-    assert "    3    360      0.2500          0.7500" in plain
+    assert " 1/10    120      0.2500          0.7500  best\n" in plain
+    assert " 3/10    360      0.2500          0.7500" in plain
     assert "epoch  3/10  step   360/1,200  ━━━━━━━━" in plain
     assert "loss 0.5000  valid/accuracy 0.7500  lr 0.003  12.3k samples/s  data wait 40%" in plain
     assert "note: said before the start\n" in plain

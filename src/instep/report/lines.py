@@ -15,7 +15,7 @@ PAUSE_S = 5.0  # between two lines that nobody waits for
 
 
 class Lines:
-    """One line an evaluation, and between them one every few seconds."""
+    """One line an evaluation and an epoch, and between them one every few seconds."""
 
     def __init__(self, status: RunStatus, stream: TextIO, *, pause_s: float = PAUSE_S) -> None:
         self._status = status
@@ -28,8 +28,10 @@ class Lines:
 
     def logged(self) -> None:
         if time.monotonic() - self._said_s >= self._pause_s:
-            words = [text for _, text in self._status.numbers()]
-            self._say(*self._status.where(), *words, self._status.left())
+            self._say_status(self._status.left())
+
+    def epoch_ended(self) -> None:
+        self._say_status()
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         values = [f"{name} {number(value)}" for name, value in evaluation.items()]
@@ -43,6 +45,9 @@ class Lines:
 
     def close(self, summary: str) -> None:
         self._say(summary)
+
+    def _say_status(self, *more: str) -> None:
+        self._say(*self._status.where(), *(text for _, text in self._status.numbers()), *more)
 
     def _say(self, *words: str) -> None:
         self._said_s = time.monotonic()

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from instep.text import duration, many, number, rate
+from instep.text import duration, many, number, plural, rate
 
 if TYPE_CHECKING:
     from instep.records import Evaluation, Logged, Plan
@@ -54,8 +54,13 @@ class RunStatus:
     def where(self, step: int | None = None, epoch: int | None = None) -> tuple[str, str]:
         """The words for a place, now or another: ("epoch 3/10", "step 412/1,200"), of even width through a run."""
         step, epoch = self.step if step is None else step, self.epoch if epoch is None else epoch
-        number_of_epoch = epoch_number(step, epoch, self.plan.steps_per_epoch)
-        return f"epoch {_of(number_of_epoch, self.plan.epochs)}", f"step {_of(step, self.plan.total_steps)}"
+        return f"epoch {self.epoch_of(step, epoch)}", f"step {_of(step, self.plan.total_steps)}"
+
+    def epoch_of(self, step: int, epoch: int) -> str:
+        """`3/10` is the third of ten; where nobody knows how many there are, the number that the history has, from 0."""
+        if not self.plan.epochs:
+            return str(epoch)
+        return _of(epoch_number(step, epoch, self.plan.steps_per_epoch), self.plan.epochs)
 
     def numbers(self) -> list[tuple[str, str]]:
         """What is known besides the place, the most wanted first, as (kind, words)."""
@@ -87,6 +92,8 @@ class RunStatus:
             said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
         elif self.logged is not None:
             said.append(f"loss {number(self.logged.loss)}")
+        if self.skipped:
+            said.append(f"{plural(self.skipped, 'update')} skipped")
         said += [f"{name} {number(value)}" for name, value in (self.tested or {}).items()]
         return ", ".join(said)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
-from instep.report.run_status import epoch_number
 from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
 from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
@@ -25,7 +24,7 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
         [_heading(run), *[f"note: {clean(problem)}" for problem in run.problems]],
         labelled(_description(run, now_s), width=width),
         _curves(run.history, width),
-        _evaluations(run.history, run.total("steps_per_epoch") or 0),
+        _evaluations(run.history),
         _test(run.history),
         _cycles(run.history, width),
         checkpoints.lines(find_checkpoints(run.path), run.history, now_s),
@@ -81,14 +80,15 @@ def _curves(history: History, width: int) -> list[str]:
     return columns(("curve", "first", "last", ""), rows, left=("curve", ""))
 
 
-def _evaluations(history: History, steps_per_epoch: int) -> list[str]:
+def _evaluations(history: History) -> list[str]:
+    """The last ones, with the epoch and the step that the history has."""
     shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
     if not shown:
         return ["no evaluations" if history.rows else "nothing was logged"]
     names = [name for name in history.names if name not in PLACES and any(name in row for row in shown)]
     rows = [
         (
-            str(epoch_number(row["step"], row["epoch"], steps_per_epoch)),
+            str(row["epoch"]),
             f"{row['step']:,}",
             *(number(row.get(name)) for name in names),
             "best" if row is best else "",

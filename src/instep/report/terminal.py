@@ -19,7 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from instep.report.run_status import RunStatus, epoch_number
+from instep.report.run_status import RunStatus
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Terminal:
         """A row of a table, under a head of its own where the names are new."""
         status, plan = self._status, self._status.plan
         names = ("epoch", "step", *evaluation)
-        places = (str(epoch_number(evaluation.step, evaluation.epoch, plan.steps_per_epoch)), f"{evaluation.step:,}")
-        widths = (5, max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
+        places = (status.epoch_of(evaluation.step, evaluation.epoch), f"{evaluation.step:,}")
+        widths = (max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
         if names != self._names:
             self._names = names
             self._say(Text(GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)), style="dim"))
@@ -75,6 +75,9 @@ class Terminal:
         for name, cell, width in zip(names, (*places, *map(number, evaluation.values())), widths, strict=True):
             line.append(f"{cell:>{width}}", style="bold" if name == status.monitor else "").append(GAP)
         self._say(line.append("best", style="green") if best else line)
+
+    def epoch_ended(self) -> None:
+        self._say(Text(GAP.join([*self._status.where(), *(words for _, words in self._status.numbers())])))
 
     def note(self, text: str) -> None:
         self._say(Text().append("note: ", style="yellow").append(text))

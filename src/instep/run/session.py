@@ -123,6 +123,8 @@ class Session:
             for stepper in run.steppers:
                 stepper.drive.after_epoch()
         is_kept = evaluation_due and self._evaluate()
+        if epoch_ends and not evaluation_due:
+            run.logbook.epoch_ended()
         if run.saver.due(state.step) or is_kept or (state.cycles is not None and state.step == state.stop):
             run.settle()
             run.saver.save(capture(run))
