@@ -19,7 +19,8 @@ BUILDS = {"train", "find-lr", "find-batch", "preview"}  # have the options of a 
 def options_of(command: str) -> set[str]:
     if command == "doctor":
         return {one.replace("-", "_").strip("_") for one in (*doctor.VALUED, *doctor.FLAGS)}
-    own = importlib.import_module(f"instep.cli.{command.replace('-', '_')}").Own
+    module = importlib.import_module(f"instep.cli.{command.replace('-', '_')}")
+    own = getattr(module, f"{command.title().replace('-', '')}Options")  # FindLrOptions of find-lr
     of_build = {"lr", "help"} if command in BUILDS else set()
     return {field.name for field in dataclasses.fields(own)} | of_build
 
