@@ -188,3 +188,4 @@ class Plan:
     steps_per_epoch: int = 0
     epochs: int = 0
     metrics: tuple[str, ...] = field(default=())  # names that an evaluation will have, the monitored one first
+    modules: tuple[tuple[str, ...], ...] = ()  # a table of the model, its head first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instep.text import clean, labelled, wrapped
+from instep.text import clean, columns, labelled, wrapped
 
 if TYPE_CHECKING:
     from instep.records import Plan
@@ -13,9 +13,17 @@ INDENT = "  "
 
 
 def render(plan: Plan, *, width: int = 80) -> str:
-    """The title, the rows under each other, then the notes; plain text."""
+    """The title, the rows under each other, the table of modules, then the notes; plain text."""
     rows = [INDENT + line for line in labelled(plan.rows, width=width - len(INDENT))]
-    return "\n".join([clean(plan.title), *rows, *_notes(plan, width)])
+    return "\n".join([clean(plan.title), *rows, *_modules(plan), *_notes(plan, width)])
+
+
+def _modules(plan: Plan) -> list[str]:
+    """The table of the model, where there is more than its head."""
+    if len(plan.modules) < 2:
+        return []
+    head, *rows = [[clean(cell) for cell in row] for row in plan.modules]
+    return ["", *(INDENT + line for line in columns(head, rows, left=("module", "type", "weight")))]
 
 
 def _notes(plan: Plan, width: int) -> list[str]:

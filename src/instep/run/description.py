@@ -27,6 +27,7 @@ from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.optim.which_weights import choose_weights
 from instep.records import Plan
+from instep.run.modules import HEAD, module_rows
 from instep.schedules import Schedule, sparkline
 from instep.text import plural
 
@@ -86,6 +87,7 @@ def plan_of(description: Description) -> Plan:
         steps_per_epoch=description.steps_per_epoch,
         epochs=epochs,
         metrics=() if description.monitor is None else (description.monitor,),
+        modules=(HEAD, *module_rows(description.model)),
     )
 
 
