@@ -127,11 +127,11 @@ def is_by_name(data: Any, train: Any) -> bool:
 
 
 def _is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
-    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
+    """A mapping with a column of the training data's own, or of several tensors; else it is one of data sets by name."""
     if any(isinstance(part, DataSource) for part in valid.values()):
         return False
     if isinstance(train, Mapping):
-        return set(train) == set(valid)
+        return not set(train).isdisjoint(valid)
     return len(valid) > 1 and all(isinstance(column, Tensor | np.ndarray) for column in valid.values())
 
 
