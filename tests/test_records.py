@@ -17,7 +17,7 @@ from instep.records import SavedTensors, Update, differences
         ({"a": 1}, {"b": 1}, [("a", 1, None), ("b", None, 1)]),
         ({"a": [{"lr": 1}, {"lr": 2}]}, {"a": [{"lr": 1}, {"lr": 3}]}, [("a.1.lr", 2, 3)]),
         ({"a": [1, 2]}, {"a": [1]}, [("a", [1, 2], [1])]),
-        ({"a": None}, {"a": {"b": 1}}, [("a", None, {"b": 1})]),
+        ({"a": None}, {"a": {"b": 1}}, [("a.b", None, 1)]),
     ],
 )
 def test_differences(before: Any, now: Any, expected: list[Any]) -> None:

@@ -161,7 +161,10 @@ def test_a_run_that_was_begun_without_it(instep: Instep) -> None:
     assert instep("train", "easy.py").code == 0
     said = instep("train", "easy.py", "--find-lr")
     assert said.code == 2
-    assert "runs/easy holds a run that was begun without --find-lr; leave it out to go on, or start anew: --fresh." in said.err
+    assert (
+        "runs/easy holds a run that was begun without --find-lr; leave it out to go on, or start again: --new or --fresh."
+        in said.err
+    )
     assert instep("train", "easy.py", "--find-lr", "--fresh").code == 0
 
 

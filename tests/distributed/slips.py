@@ -59,10 +59,6 @@ def too_small(rank: int, size: int, folder: Path) -> Seen:
     }
 
 
-def wrong_number(rank: int, size: int, folder: Path) -> Seen:
-    return {"said": raised(lambda: trainer(processes=size + 1)), "fits": raised(lambda: trainer(processes=size))}
-
-
 def refused(rank: int, size: int, folder: Path) -> Seen:
     sparse = nn.Sequential(nn.EmbeddingBag(4, 6, sparse=True), nn.Linear(6, 4)).double()
     norm = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).double()
@@ -232,7 +228,7 @@ def hung(rank: int, size: int, folder: Path) -> Seen:
 LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        other_data, other_seed, other_model, other_weights, too_small, wrong_number, refused, not_finite, batch_norm, looked_at,
+        other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm, looked_at,
         metrics_by_name,
         range_test, saved, gone_on_with, stopped, folder_in_use,
     )

@@ -210,7 +210,6 @@ def test_a_shard_setting_is_no_change(tmp_path: Path) -> None:
         ({"optimizer": momentum(tower().parameters())}, "needs optimizer= as a function of the parameters.*SGD"),
         ({"ema": 0.9}, "cannot be used together with ema=0.9"),
         ({"compile": True}, "cannot be used together with compile=True"),
-        ({"channels_last": True}, "cannot be used together with channels_last=True"),
         ({"sync_batchnorm": True}, "cannot be used together with sync_batchnorm=True"),
         ({"precision": "fp16"}, "cannot be used together with precision='fp16'"),
         ({"optimizer": torch.optim.LBFGS}, "LBFGS evaluates the loss several times a step"),

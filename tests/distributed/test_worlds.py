@@ -11,7 +11,6 @@ from distributed.conftest import Made
 from distributed.recorded import recorded
 from distributed.runs import EXACT, everything_on, trainer
 from distributed.sizes import each_on_its_sizes, sizes
-from instep import Trainer
 
 Worlds = Callable[[int], Made]
 Alone = Callable[[Any, int], dict[str, Any]]
@@ -80,23 +79,15 @@ def test_weights_are_rank_0s(size: int, world: Worlds) -> None:
         assert torch.equal(other["weights"]["0.weight"], first["weights"]["0.weight"])
 
 
-@sizes("too_small", "wrong_number", "refused")
+@sizes("too_small", "refused")
 def test_sizes_and_numbers_that_make_no_sense(size: int, world: Worlds) -> None:
     made = world(size)
-    for small, number, refused in zip(made["too_small"], made["wrong_number"], made["refused"], strict=True):
+    for small, refused in zip(made["too_small"], made["refused"], strict=True):
         assert f"batch_size={size - 1} is less than one sample for each of {size} processes" in small["batch"]
         assert f"update_cycle=2 on {size} processes cannot split batch_size={size}" in small["cycle"]
-        assert f"processes={size + 1} was asked for, and {size} were started" in number["said"]
-        assert number["fits"] == "nothing"
         assert "sparse=True" in refused["sparse"]
         assert "find_batch_size() measures one process" in refused["batch size"]
         assert "SyncBatchNorm does not run on the CPU" in refused["sync"]
-
-
-def test_processes_without_a_launcher() -> None:
-    model = torch.nn.Linear(2, 1)
-    with pytest.raises(ValueError, match=r"processes=2 needs a launcher.*torchrun --nproc-per-node 2"):
-        Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=torch.optim.SGD(model.parameters()), train=1, processes=2)
 
 
 @sizes("not_finite")
@@ -194,7 +185,7 @@ def test_a_hung_process_ends_in_an_error(world: Worlds) -> None:
     *waiting, hanging = world(3)["hung"]
     for rank, one in enumerate(waiting):
         assert one["said"].startswith(
-            f"PeerError: rank {rank} of 3 lost another process after 1 updates: it ended, or gave no answer"
+            f"PeerError: rank {rank} of 3 lost another process after 1 update: it ended, or gave no answer"
         )
         assert one["seconds"] < 60
         assert one["open"]
@@ -205,5 +196,5 @@ def test_an_error_of_rank_0_reaches_the_others(world: Worlds) -> None:
     first, other = world(2)["checkpoint_error"]
     assert first["said"].startswith("CheckpointError:")
     assert re.match(
-        "PeerError: rank 1 of 2 lost another process after . updates, which says: rank 0: CheckpointError", other["said"]
+        "PeerError: rank 1 of 2 lost another process after . updates?, which says: rank 0: CheckpointError", other["said"]
     )

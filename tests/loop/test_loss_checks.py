@@ -190,7 +190,7 @@ def test_what_a_loss_raises_on_purpose_stays_as_it_is() -> None:
         def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             raise Mine("not today")
 
-    with pytest.warns(UserWarning, match="taken to be a mean"):
+    with pytest.warns(UserWarning, match="counts as a mean"):
         run = trainer(Strict(), Y)
     with pytest.raises(Mine, match="not today"):
         run.fit()

@@ -110,8 +110,8 @@ class TwoInputs(nn.Module):
 
 def test_a_missing_argument_of_forward() -> None:
     text = said(TwoInputs())
-    assert "TwoInputs.forward(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor missing 1 required positional" in text
-    assert "it was called with (float32 (8, 4)). Pass objective=f(model, batch)" in text
+    assert "TwoInputs.forward(x, mask) is called as model(…), because the batch has one input: missing a required" in text
+    assert "Give the samples the inputs that forward takes, or pass objective=f(model, batch)" in text
 
 
 def test_words_instead_of_numbers() -> None:

@@ -127,7 +127,7 @@ def is_by_name(data: Any, train: Any) -> bool:
 
 
 def is_one_set(valid: Mapping[Any, Any], train: Any) -> bool:
-    """A mapping of columns, like the training data's own, or of several tensors; else it is one of data sets by name."""
+    """A mapping with a column of the training data's own, or of several tensors; else it is one of data sets by name."""
     if any(isinstance(part, DataSource) for part in valid.values()):
         return False
     if isinstance(train, Mapping):
