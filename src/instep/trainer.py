@@ -51,7 +51,8 @@ class Trainer:
         model: the nn.Module to train, or several by name: `{"g": G, "d": D}`.
         loss: `loss(model(x), y)` on batches `(x, y)`: a function or a loss module. Without loss and objective, the model's own
             loss is used: `model(**batch).loss`.
-        objective: a function `(model, batch) -> Loss` (or a 0-dim tensor) in place of loss; one for each optimizer, by name.
+        objective: a function `(model, batch) -> Loss` in place of loss; a 0-dim tensor, or an output with `.loss`, will do too.
+            One for each optimizer, by name.
         train: tensors, arrays, a Dataset, a DataLoader, a frame, an iterable; `data.source(…)` says more about one of them.
         valid: validation data, as for train; a share of train, like 0.1; or several sets by name.
         test: test data, as for valid; evaluated once at the end of the run, and by `evaluate("test")`. It decides nothing.

@@ -1,5 +1,6 @@
 import functools
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -83,3 +84,15 @@ def test_a_loss_that_cannot_be_called() -> None:
         from_loss("mse")  # type: ignore[arg-type]
     with pytest.raises(ObjectiveError, match=r"loss=MSELoss is a class; call it: loss=MSELoss\(\)"):
         from_loss(nn.MSELoss)
+
+
+def test_an_objective_may_return_the_output_of_a_model_that_has_a_loss() -> None:
+    value, logits, labels = torch.tensor(0.5), torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    batch = {"input_ids": torch.zeros(4, 2), "labels": labels}
+    for output in (SimpleNamespace(loss=value, logits=logits), {"loss": value, "logits": logits}):
+        loss = as_loss(output, batch)
+        assert (loss.value, loss.count, loss.kind) == (value, 4, "mean")
+        assert loss.output is logits
+        assert loss.target is labels
+    with pytest.raises(ObjectiveError, match="the objective returned SimpleNamespace; return a Loss"):
+        as_loss(SimpleNamespace(loss=None), batch)

@@ -289,7 +289,7 @@ def test_a_loss_that_is_no_number(scale: Scale, cycle: UpdateCycle) -> None:
     with pytest.raises(ObjectiveError, match=r"the loss is a float, not a tensor; leave \.item\(\) out"):
         cycle.backward(0.5, count=2)  # type: ignore[arg-type]
     with pytest.raises(ObjectiveError, match=r"the objective returned dict; return a Loss\(value, count\)"):
-        cycle.run([torch.ones(2)], lambda x: {"loss": x})  # type: ignore[arg-type, return-value]
+        cycle.run([torch.ones(2)], lambda x: {"value": x})  # type: ignore[arg-type, return-value]
 
 
 def test_a_loss_of_one_element_is_a_number(scale: Scale, cycle: UpdateCycle) -> None:

@@ -65,10 +65,17 @@ class Loss:
 
 
 def as_loss(returned: Any, batch: Any) -> Loss:
-    """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch."""
+    """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch.
+
+    The output of a model that has a `loss`, as those of Hugging Face have, stands for that loss.
+    """
     if isinstance(returned, Loss):
         return returned
     if not isinstance(returned, Tensor):
+        value = _entry(returned, "loss")
+        if isinstance(value, Tensor):
+            labels = batch.get("labels") if isinstance(batch, Mapping) else None
+            return Loss(value, as_loss(value, batch).count, _entry(returned, "logits"), labels)
         raise ObjectiveError(f"the objective returned {type(returned).__name__}; return a Loss(value, count) or a 0-dim tensor.")
     samples = size(batch)
     if samples is None:
@@ -115,11 +122,14 @@ def _output_objective(model: nn.Module, batch: Any) -> Loss:
             "Pass loss=f(output, target) for batches (x, y)."
         )
     output = model(**batch)
-    value = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if value is None:
+    if _entry(output, "loss") is None:
         raise ObjectiveError(f"the model returned {type(output).__name__} without a loss; pass loss= or objective=.")
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    return Loss(value, as_loss(value, batch).count, logits, batch.get("labels"))
+    return as_loss(output, batch)
+
+
+def _entry(output: Any, name: str) -> Any:
+    """What the output of a model has under a name, as an entry or as an attribute; None where it has none."""
+    return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
 
 def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Module, batch: Any) -> Loss:
