@@ -124,8 +124,8 @@ def test_a_budget_is_kept_and_used() -> None:
     budget = held + 400e6
     search = find_batch_size(wide_run(), memory_bytes=budget, margin=0.0, paces=False)
     assert search.how == "measuring"
-    # There are 24 MB a sample between the forward and the backward: 16 samples at most. How near the search dares to go depends on
-    # what the C library has kept of earlier tests of this process.
+    # There are 24 MB a sample between the forward and the backward: 16 samples at most. How near the search dares to go depends
+    # on what the C library has kept of earlier tests of this process.
     assert 4 <= search.largest <= 16
     assert search.peak_bytes is not None
     assert held < search.peak_bytes <= budget
