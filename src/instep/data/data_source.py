@@ -24,15 +24,13 @@ MOVED_FROM_TRAINER = {
     "sampler": "train=data.source(…, sampler=…)",
     "target": "train=data.source(…, target=…)",
     "steps_per_epoch": "train=data.source(…, steps_per_epoch=…)",
-    "batched_fetch": "nothing: a data set's own __getitems__ is used where it has one and there is no transform",
-    "workers": "num_workers=",
 }
 
 _NOT_HERE = {
     "collate": "collate_fn=",
     "valid_transform": MOVED_FROM_TRAINER["valid_transform"],
     "valid_batch_transform": MOVED_FROM_TRAINER["valid_batch_transform"],
-    "batched_fetch": MOVED_FROM_TRAINER["batched_fetch"],
+    "batched_fetch": "nothing: a data set's own __getitems__ is used where it has one and there is no transform",
     "workers": "num_workers= of the Trainer",
     "num_workers": "num_workers= of the Trainer",
     "batch_size": "batch_size= of the Trainer",

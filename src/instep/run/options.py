@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from instep import keys
+from instep.data.data_source import MOVED_FROM_TRAINER
 from instep.data.loading.loader import WorkerCount
 from instep.distributed.shard import Shard
 from instep.errors import DescriptionError
@@ -87,15 +88,7 @@ class Options:
 
 # Names that people know from earlier versions and from other libraries, and what they are called here.
 CALLED_HERE = {
-    "transform": "train=data.source(…, transform=…)",
-    "valid_transform": "valid=data.source(…, transform=…)",
-    "batch_transform": "train=data.source(…, batch_transform=…)",
-    "valid_batch_transform": "valid=data.source(…, batch_transform=…)",
-    "collate": "train=data.source(…, collate_fn=…)",
-    "collate_fn": "train=data.source(…, collate_fn=…)",
-    "sampler": "train=data.source(…, sampler=…)",
-    "target": "train=data.source(…, target=…)",
-    "steps_per_epoch": "train=data.source(…, steps_per_epoch=…)",
+    **MOVED_FROM_TRAINER,
     "workers": "num_workers=",
     "every": "update_every=",
     "on_overflow": "on_out_of_memory=",
