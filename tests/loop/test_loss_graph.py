@@ -32,22 +32,31 @@ def objective(model: nn.Module, batch: Any) -> Tensor:
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
-@pytest.mark.parametrize("how", [{"loss": F.cross_entropy}, {"loss": nn.CrossEntropyLoss()}, {"objective": objective}])
-def test_a_softmax_before_cross_entropy_is_said_once(how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("loss", [F.cross_entropy, nn.CrossEntropyLoss()])
+def test_a_softmax_before_cross_entropy_is_refused(loss: Any) -> None:
+    model = ends_in(nn.Softmax(1))
+    before = next(model.parameters()).detach().clone()
+    words = r"cross_entropy gets the result of a softmax .* Leave the softmax out of .* If it is meant, call .* objective="
+    with pytest.raises(ObjectiveError, match=words):
+        fit(model, loss=loss)
+    assert torch.equal(next(model.parameters()), before)
+
+
+def test_in_an_objective_it_is_said_once_at_the_line_that_trains() -> None:
     with pytest.warns(Notice, match=r"cross_entropy gets the result of a softmax .* Leave the softmax out of the model") as seen:
-        run = fit(ends_in(nn.Softmax(1)), **how)
+        run = fit(ends_in(nn.Softmax(1)), objective=objective)
     assert run.step == 3
-    assert len(seen) == 1
+    assert [warning.filename for warning in seen] == [__file__]
 
 
 def test_a_sigmoid_before_a_loss_on_logits() -> None:
-    with pytest.warns(Notice, match="binary_cross_entropy_with_logits gets the result of a sigmoid"):
+    with pytest.raises(ObjectiveError, match="binary_cross_entropy_with_logits gets the result of a sigmoid"):
         fit(ends_in(nn.Sigmoid(), outputs=1), loss=F.binary_cross_entropy_with_logits, train=(X, (Y > 0).float()[:, None]))
 
 
 @pytest.mark.parametrize(("last", "given"), [((), "scores straight from a layer"), ((nn.Softmax(1),), "the result of a softmax")])
 def test_nll_on_what_is_no_logarithm(last: tuple[nn.Module, ...], given: str) -> None:
-    with pytest.warns(Notice, match=f"nll_loss takes log-probabilities and gets {given}"):
+    with pytest.raises(ObjectiveError, match=f"nll_loss takes log-probabilities and gets {given}"):
         fit(ends_in(*last), loss=F.nll_loss)
 
 

@@ -1,6 +1,7 @@
 """What the graph of a loss shows: a softmax before a loss that takes a softmax itself, scores where logarithms are expected.
 
-The loss of the first update is looked at, whoever wrote the objective. It may be meant, so it is said and not refused.
+The loss of the first update is looked at, before its backward. With `loss=` it is refused: model and loss do not fit together. In
+an objective that somebody wrote it may be meant, so it is said there.
 """
 
 from typing import Any
@@ -17,8 +18,8 @@ _LAYERS = ("AddmmBackward0", "MmBackward0", "ConvolutionBackward0", "LinearBackw
 _NLL = ("NllLossBackward0", "NllLoss2DBackward0")
 
 
-def notice_of(value: Tensor) -> str | None:
-    """What should be said about a loss that was just computed; None for nothing."""
+def mistake_in(value: Tensor) -> str | None:
+    """What is wrong with a loss that was just computed; None for nothing."""
     node = value.grad_fn
     if node is None:
         return None

@@ -106,6 +106,11 @@ def from_loss(loss: LossFunction) -> Objective:
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
+def is_torch_loss(objective: Objective) -> bool:
+    """Whether an objective was made here from one of torch's own losses."""
+    return isinstance(objective, functools.partial) and objective.func is _known_objective
+
+
 def from_output() -> Objective:
     """The objective `model(**batch).loss` on mapping batches, for models that work out their own loss."""
     give_notice(

@@ -4,7 +4,6 @@ Several steppers of a model take turns in every update. While one has its turn, 
 gradients still flow through them.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
@@ -15,10 +14,10 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
-from instep.errors import InstepError, Notice, ObjectiveError
+from instep.errors import InstepError, ObjectiveError, give_notice
 from instep.loop.error_place import ErrorPlace
-from instep.loop.loss_graph import notice_of
-from instep.loop.objective import Loss, Objective, as_loss
+from instep.loop.loss_graph import mistake_in
+from instep.loop.objective import Loss, Objective, as_loss, is_torch_loss
 from instep.loop.torch_errors import EXPLAINED
 from instep.loop.update import UpdateCycle
 from instep.records import StepResult, Update
@@ -72,7 +71,7 @@ class Stepper:
         self._beside = beside  # the model, where others train parts of it too, which are to be left alone
         self._switched_off: list[Tensor] = []
         self._keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
-        self._is_first = False
+        self._is_first, self._is_said = False, False
         self._batch: Batch | None = None  # of its present turn, or its last
         self._batch_before: Batch | None = None
 
@@ -129,15 +128,19 @@ class Stepper:
             self._look_at_first(loss.value)
         return loss
 
-    def watch_first_loss(self) -> None:
-        """Say what the graph of the next loss shows."""
-        self._is_first = True
+    def watch_first_loss(self, *, is_said: bool) -> None:
+        """Look at the graph of the next loss: what is wrong with it is refused, or said where somebody wrote the objective."""
+        self._is_first, self._is_said = True, is_said
 
     def _look_at_first(self, value: Any) -> None:
         self._is_first = False
-        notice = notice_of(value) if isinstance(value, Tensor) else None
-        if notice is not None:
-            warnings.warn(notice, Notice, stacklevel=2)
+        mistake = mistake_in(value) if isinstance(value, Tensor) else None
+        if mistake is None:
+            return
+        if is_torch_loss(self._objective):
+            raise ObjectiveError(f"{mistake} If it is meant, call the loss in an objective=.")
+        if self._is_said:
+            give_notice(mistake)
 
     def count(self, batch: Batch, result: StepResult) -> Update:
         """Count the step that was made, and give the record of it."""

@@ -76,8 +76,8 @@ class Session:
         run = self._run
         if run.state.step:
             return
-        for stepper in run.steppers if run.world.is_first else ():
-            stepper.watch_first_loss()
+        for stepper in run.steppers:
+            stepper.watch_first_loss(is_said=run.world.is_first)
         stepper = run.steppers[0]
         if len(run.steppers) == 1 and not stepper.cycle.needs_closure and not run.processes.are_sharded:
             handle = require_gradients(stepper.optimizer, run.model)
