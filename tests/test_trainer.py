@@ -57,7 +57,7 @@ def test_it_is_the_plain_loop_bit_for_bit() -> None:
     assert isinstance(history, History)
 
 
-def test_from_fit_to_backward_it_is_three_calls_in_two_files() -> None:
+def test_from_fit_to_backward_it_is_four_calls_in_three_files() -> None:
     frames: list[tuple[str, str]] = []
 
     class Watching(nn.Module):
@@ -72,7 +72,7 @@ def test_from_fit_to_backward_it_is_three_calls_in_two_files() -> None:
 
     def stack() -> Iterator[tuple[str, str]]:
         frame = sys._getframe()
-        while frame is not None and frame.f_code.co_name != "test_from_fit_to_backward_it_is_three_calls_in_two_files":
+        while frame is not None and frame.f_code.co_name != "test_from_fit_to_backward_it_is_four_calls_in_three_files":
             if Path(frame.f_code.co_filename).is_relative_to(Path(instep.__file__).parent):
                 yield Path(frame.f_code.co_filename).name, frame.f_code.co_name
             frame = frame.f_back  # type: ignore[assignment]
@@ -80,7 +80,7 @@ def test_from_fit_to_backward_it_is_three_calls_in_two_files() -> None:
     model = Watching()
     make(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), max_steps=1).fit()
     ours = [frame for frame in frames if frame[0] != "test_trainer.py"]
-    assert ours == [("update.py", "run"), ("trainer.py", "updates"), ("trainer.py", "fit")]
+    assert ours == [("torch_calls.py", "backward"), ("update.py", "run"), ("trainer.py", "updates"), ("trainer.py", "fit")]
 
 
 def test_updates_are_a_loop_of_ones_own() -> None:

@@ -1,6 +1,6 @@
 """UpdateCycle: forward and backward over every micro-batch of a batch, then one optimizer step.
 
-The only place where `backward()` and `step()` are called. What each micro-batch weighs is worked out in `sums`.
+The only place from which `backward()` and `step()` are called. What each micro-batch weighs is worked out in `sums`.
 """
 
 import inspect
@@ -25,6 +25,7 @@ from instep.errors import (
 from instep.loop.accumulation import OnNonFinite, Sums
 from instep.loop.objective import Loss, as_loss
 from instep.loop.shared_accumulation import SharedSums
+from instep.loop.torch_calls import backward, step
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
 from instep.optim.penalty import Penalty
 from instep.records import SavedTensors, StepResult
@@ -120,7 +121,7 @@ class UpdateCycle:
             for micro_batch in micro_batches:
                 value = sums.add(self._forward(objective, micro_batch))
                 if value is not None:
-                    (value if self._scaler is None else self._scaler.scale(value)).backward()
+                    backward(value if self._scaler is None else self._scaler.scale(value))
         done = self._finish(sums)
         if buffers and not done.stepped:
             buffers.put_back()  # what was skipped must not stay in BatchNorm's statistics
@@ -157,7 +158,7 @@ class UpdateCycle:
         try:
             value = self._open.add(loss)
             if value is not None:
-                (value if self._scaler is None else self._scaler.scale(value)).backward()
+                backward(value if self._scaler is None else self._scaler.scale(value))
         except BaseException:
             self.discard()  # a cycle that lacks a micro-batch must not be stepped
             raise
@@ -197,7 +198,7 @@ class UpdateCycle:
             if done.stepped:
                 if self._scaler is not None:
                     return done._replace(stepped=self._scaled_step(self._scaler))
-                self.optimizer.step()
+                step(self.optimizer)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -305,7 +306,7 @@ class UpdateCycle:
                 for micro_batch in micro_batches:
                     value = sums.add(self._forward(objective, micro_batch))
                     if value is not None:
-                        value.backward()
+                        backward(value)
             if not evaluations:
                 after = SavedTensors(buffers)
             evaluations.append(self._evaluated(sums))

@@ -1,0 +1,46 @@
+"""torch's `backward()` and `step()`, without the Python around them where nobody asks for what it offers.
+
+`Tensor.backward()` takes lists of tensors, chosen inputs and tensor subclasses; `Optimizer.step()` makes an entry for the
+profiler and calls hooks. For one plain loss and an optimizer without hooks that is a tenth of the update of a small model. What
+they come to is called here at once; where somebody has a hook, a profiler, a subclass or a method of their own, it is torch's
+own call.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import graph
+from torch.optim import Optimizer
+from torch.optim import optimizer as hooks
+
+_ENGINE: Any = getattr(graph, "_engine_run_backward", None)
+_OWN_BACKWARD = (Tensor.backward, torch.autograd.backward)
+_WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__  # what torch puts around the step of every class
+_HOOKS_OF_ALL: tuple[dict[int, Any], ...] = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
+
+
+def backward(value: Tensor) -> None:
+    """`value.backward()` of a loss that is one number."""
+    is_plain = type(value) is Tensor and (Tensor.backward, torch.autograd.backward) == _OWN_BACKWARD
+    if _ENGINE is None or not is_plain or torch._C._are_functorch_transforms_active():
+        value.backward()
+        return
+    _ENGINE((value,), (torch.ones_like(value),), False, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+def step(optimizer: Optimizer) -> None:
+    """`optimizer.step()`."""
+    function: Any = type(optimizer).step
+    if (
+        getattr(function, "__code__", None) is not _WRAPPER
+        or "step" in vars(optimizer)  # as torch's schedulers set it, to count
+        or optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or _HOOKS_OF_ALL[0]
+        or _HOOKS_OF_ALL[1]
+        or torch._C._autograd._profiler_enabled()
+    ):
+        optimizer.step()
+        return
+    function.__wrapped__(optimizer)
