@@ -61,9 +61,9 @@ class UpdateError(InstepError):
 
 
 class NonFiniteLoss(InstepError):
-    """A loss is inf or nan; `late` where that was noticed only after the step, `elsewhere` where it is another process's."""
+    """A loss is inf or nan; `late` is how many updates later that was noticed, `elsewhere` where it is another process's."""
 
-    def __init__(self, message: str, *, late: bool = False, elsewhere: bool = False) -> None:
+    def __init__(self, message: str, *, late: int = 0, elsewhere: bool = False) -> None:
         super().__init__(message)
         self.late = late
         self.elsewhere = elsewhere

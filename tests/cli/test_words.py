@@ -35,8 +35,8 @@ def test_the_error_stays_what_it_is() -> None:
         raise DescriptionError("margin=2 is wrong")
     assert caught.value.args == ("--margin 2 is wrong",)
     with pytest.raises(NonFiniteLoss, match="use another --folder") as late, words_of(Own):
-        raise NonFiniteLoss("use another folder=", late=True)
-    assert late.value.late
+        raise NonFiniteLoss("use another folder=", late=3)
+    assert late.value.late == 3
     with pytest.raises(DescriptionError) as empty, words_of(Own):
         raise DescriptionError
     assert empty.value.args == ()

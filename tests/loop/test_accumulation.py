@@ -61,7 +61,9 @@ def test_a_non_finite_loss_is_noticed_one_update_late() -> None:
     cycle.backward(w * math.inf, count=1)
     assert cycle.step().stepped  # nobody has looked
     cycle.backward(w * 1.0, count=1)
-    with pytest.raises(NonFiniteLoss, match="the loss of the update before this one is not finite, and its step was made"):
+    with pytest.raises(
+        NonFiniteLoss, match="the loss or a gradient of the update before this one is not finite, and its step was made"
+    ):
         cycle.step()
 
 

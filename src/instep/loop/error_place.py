@@ -14,7 +14,7 @@ from instep.loop.nonfinite import MOST, BadValues, bad_values, bisect, own_losse
 from instep.loop.objective import Objective, as_loss
 from instep.loop.out_of_memory import Splitting
 from instep.loop.torch_errors import explain
-from instep.text import listed
+from instep.text import listed, plural
 
 Placed = TypeVar("Placed", OutOfMemory, ObjectiveError)
 
@@ -29,15 +29,10 @@ class ErrorPlace:
         self._steps_per_epoch = steps_per_epoch
         self._rank = rank
 
-    def find(
-        self, error: BaseException, batch: Batch, before: Batch | None, objective: str, compute: Objective
-    ) -> InstepError | None:
-        """What to raise for an error in the update of this batch; None for the error itself.
-
-        `before` is the batch before it, `compute` the objective by the name `objective`.
-        """
+    def find(self, error: BaseException, batch: Batch, objective: str, compute: Objective) -> InstepError | None:
+        """What to raise for an error in the update of this batch; None for the error itself. `compute` is the named objective."""
         if isinstance(error, NonFiniteLoss | NonFiniteGradient):
-            return self._find_samples(error, batch, before, objective, compute)
+            return self._find_samples(error, batch, objective, compute)
         if isinstance(error, ObjectiveError):
             return None if error.row is None else self._place_row(error, error.row, batch, objective)
         explained = self._splitting.explain(error, batch)
@@ -45,6 +40,27 @@ class ErrorPlace:
             return self.place(explained, batch, objective)
         in_words = explain(error, self._model, batch.data)
         return None if in_words is None else self._placed(in_words, batch, objective)
+
+    def find_late(self, error: NonFiniteLoss, last: Batch, every: int, objective: str) -> NonFiniteLoss:
+        """What to raise where an accelerator's flags were read after the update of the batch `last`, and one of them is set."""
+        after = error.late - 1
+        batch = self._earlier(last, after * every)
+        followed = f"; {plural(after, 'update')} followed before anybody looked" if after else ""
+        samples = "" if batch.data is None else self._name_values(batch) or self._name_all(batch)
+        return NonFiniteLoss(
+            f"{self._where(batch, objective)}: the loss or a gradient is not finite, and its step was made{followed}. Go back "
+            f'to a checkpoint, or use on_nonfinite="skip", which waits for the device once an update.{samples}',
+            late=error.late,
+        )
+
+    def _earlier(self, batch: Batch, updates: int) -> Batch:
+        """The batch so many updates before this one; without its data where that can be read only once."""
+        if not updates:
+            return batch
+        epoch, index = divmod(batch.epoch * self._steps_per_epoch + batch.index - updates, self._steps_per_epoch)
+        if self._loader.is_stream:
+            return batch._replace(epoch=epoch, index=index, data=None)
+        return next(iter(self._loader.batches(epoch, index)))
 
     def place(self, explained: OutOfMemory, batch: Batch, objective: str) -> OutOfMemory:
         """The same error with step and batch."""
@@ -66,13 +82,10 @@ class ErrorPlace:
         self,
         error: NonFiniteLoss | NonFiniteGradient,
         batch: Batch,
-        before: Batch | None,
         objective: str,
         compute: Objective,
     ) -> InstepError:
-        """The same error with its samples; those of the batch before where it was noticed one update late."""
-        if isinstance(error, NonFiniteLoss) and error.late and before is not None:
-            batch = before
+        """The same error with its samples."""
         broken = [name for name, p in self._model.named_parameters() if not torch.isfinite(p).all()]
         is_elsewhere = isinstance(error, NonFiniteLoss) and error.elsewhere
         samples = ""

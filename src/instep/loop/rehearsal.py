@@ -3,7 +3,6 @@
 They are counted nowhere.
 """
 
-import copy
 import itertools
 from collections.abc import Generator, Iterator
 
@@ -21,10 +20,9 @@ def rehearse(
     Batches are cut as in the run, and finer where the run does that to what does not fit in memory. With `whole` each is one
     micro-batch, and an error is the caller's.
 
-    The schedule is not asked. The cycle is a copy with flags of its own: on an accelerator a loss that is not finite is noticed
-    one update late, and what a rehearsal left must not stop the run.
+    The schedule is not asked.
     """
-    cycle, step_before = copy.copy(stepper.cycle), stepper.step
+    cycle, step_before = stepper.cycle.copy(), stepper.step
     run, pieces = splitting.runner(cycle), splitting.micro_batches.pieces
     try:
         for step, batch in enumerate(_batches_from(loader, start), start):

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
-from instep.errors import InstepError, ObjectiveError, give_notice
+from instep.errors import InstepError, NonFiniteLoss, ObjectiveError, give_notice
 from instep.loop.error_place import ErrorPlace
 from instep.loop.loss_graph import mistake_in
 from instep.loop.objective import Loss, Objective, as_loss, is_torch_loss
@@ -73,7 +73,6 @@ class Stepper:
         self._keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
         self._is_first, self._is_said = False, False
         self._batch: Batch | None = None  # of its present turn, or its last
-        self._batch_before: Batch | None = None
 
     @property
     def optimizer(self) -> Optimizer:
@@ -86,7 +85,7 @@ class Stepper:
     def turn(self, batch: Batch, step: int) -> "Stepper":
         """Its part of an update, to be entered: its learning rate is in, what is not its own takes no gradient."""
         self.step = step
-        self._batch_before, self._batch = self._batch, batch
+        self._batch = batch
         self.drive.before_update(self.made)
         if self._beside is not None:
             own = {p for group in self.optimizer.param_groups for p in group["params"]}
@@ -103,9 +102,18 @@ class Stepper:
             parameter.requires_grad_(True)
         self._switched_off = []
         if isinstance(error, (MemoryError, InstepError, *EXPLAINED)) and self._batch is not None:
-            placed = self.error_place.find(error, self._batch, self._batch_before, self.name, self._objective)
+            placed = self.error_place.find(error, self._batch, self.name, self._objective)
             if placed is not None:
                 raise placed from placed.__cause__
+
+    def settle(self) -> None:
+        """Look at what was left unread of its updates: raises where a loss or gradients were not finite. Waits."""
+        try:
+            self.cycle.settle()
+        except NonFiniteLoss as error:
+            if self._batch is None:
+                raise
+            raise self.error_place.find_late(error, self._batch, self.every, self.name) from None
 
     def objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
         """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update.

@@ -140,6 +140,7 @@ def steppers_for(
             on_nonfinite=on_nonfinite,
             scaler=scaler,
             exchange=processes.turn(),
+            defer_checks=True,  # to the lines of the log, where the losses are read anyway
             **own,
         )
         steppers.append(

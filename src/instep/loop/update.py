@@ -3,6 +3,7 @@
 The only place from which `backward()` and `step()` are called. What each micro-batch weighs is worked out in `sums`.
 """
 
+import copy
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, get_args
@@ -69,8 +70,8 @@ class UpdateCycle:
     objective, not for biases and norm layers; `scaler` is a GradScaler for half precision, which may skip an update.
 
     A loss that is inf or nan raises before the step, and so does such a gradient where the norm is measured (`clip_norm`, also
-    math.inf); `on_nonfinite="skip"` skips that update instead. On an accelerator it is noticed one update late, so that nothing
-    waits for the device; "skip" waits for the device once an update.
+    math.inf); `on_nonfinite="skip"` skips that update instead. On an accelerator it is noticed one update late, or with
+    `defer_checks` when somebody calls `settle()`, so that nothing waits for the device; "skip" waits for it once an update.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class UpdateCycle:
         on_nonfinite: OnNonFinite = "stop",
         scaler: GradScaler | None = None,
         exchange: Exchange | None = None,
+        defer_checks: bool = False,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
@@ -102,7 +104,9 @@ class UpdateCycle:
             raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
         self._clear = self._set_gradients_to_none if type(optimizer).zero_grad is Optimizer.zero_grad else optimizer.zero_grad
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
-        self._late: Tensor | None = None  # an accelerator's unread flag: was the loss of the update before not finite?
+        self._defer_checks = defer_checks and not self.needs_closure
+        self._evaluations = 0  # so far: one an update, unless it needs a closure
+        self._unread: list[tuple[int, Tensor]] = []  # an accelerator's flags: was something of this update not finite?
 
     def run(self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor]) -> StepResult:
         """Forward and backward over every micro-batch, then the step."""
@@ -183,14 +187,25 @@ class UpdateCycle:
         returned = objective(micro_batch) if self.model is None else objective(self.model, micro_batch)
         return returned if isinstance(returned, Loss) else as_loss(returned, micro_batch)
 
+    def copy(self) -> "UpdateCycle":
+        """One for updates that are only tried out: what it leaves unread must not stop the run."""
+        cycle = copy.copy(self)
+        cycle._unread, cycle._defer_checks = [], False
+        return cycle
+
     def _guarded_buffers(self) -> SavedTensors | None:
         """The values of the buffers, where an update may be skipped after its forward."""
         return None if self._on_nonfinite == "stop" or self.model is None else SavedTensors(self.model.buffers())
 
     def settle(self) -> None:
-        """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
-        if self._late is not None:
-            self._check_update_before(self._late)
+        """Look at what was left unread of the updates so far: raises where a loss or gradients were not finite. Waits."""
+        if not self._unread:
+            return
+        unread, self._unread = self._unread, []
+        flags = torch.stack([flag.to(unread[0][1].device) for _, flag in unread]).tolist()
+        bad = next((number for (number, _), is_bad in zip(unread, flags, strict=True) if is_bad), None)
+        if bad is not None:
+            raise _noticed_late(self._evaluations - bad)
 
     def _finish(self, sums: Sums) -> StepResult:
         try:
@@ -218,10 +233,11 @@ class UpdateCycle:
 
     def _evaluated(self, sums: Sums) -> StepResult:
         """The gradients made ready for a step, or cleared where there is to be none."""
-        if self._may_step(sums):
-            done = self._prepared(sums)
-            if done.grad_norm is None or self._is_finite(done.grad_norm):
-                return done
+        done = self._prepared(sums) if self._may_step(sums) else None
+        may_step = done is not None and (done.grad_norm is None or self._is_finite(done.grad_norm))
+        self._evaluations += 1
+        if done is not None and may_step:
+            return done
         self._clear()
         return StepResult(sums.loss(), sums.total(), None, stepped=False, parts=sums.parts())
 
@@ -247,8 +263,7 @@ class UpdateCycle:
         if self._scaler is not None:
             return True
         if not readable(norm) and self._on_nonfinite == "stop":
-            late = ~torch.isfinite(norm)
-            self._late = late if self._late is None else self._late | late
+            self._unread.append((self._evaluations, ~torch.isfinite(norm)))
             return True
         if torch.isfinite(norm).item():
             return True
@@ -260,8 +275,8 @@ class UpdateCycle:
     def _may_step(self, sums: Sums) -> bool:
         if not sums.pieces:
             raise UpdateError("no micro-batch went backward in this cycle, so there is no gradient to step with.")
-        if self._late is not None:
-            self._check_update_before(self._late)
+        if self._unread and not self._defer_checks:
+            self.settle()
         if sums.bad_on_host or sums.nothing_counted:
             return False
         flag = sums.bad_on_device()
@@ -269,17 +284,8 @@ class UpdateCycle:
             return True
         if self._on_nonfinite == "skip":
             return not flag.item()
-        self._late = flag
+        self._unread.append((self._evaluations, flag))
         return True
-
-    def _check_update_before(self, flag: Tensor) -> None:
-        self._late = None
-        if flag.item():
-            raise NonFiniteLoss(
-                "the loss of the update before this one is not finite, and its step was made. Go back to a checkpoint, or "
-                'use on_nonfinite="skip", which waits for the device once an update.',
-                late=True,
-            )
 
     def _run_with_closure(self, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> StepResult:
         """For optimizers that evaluate the loss several times a step, like LBFGS.
@@ -327,6 +333,15 @@ class UpdateCycle:
             return evaluations[0]._replace(stepped=False)
         after.put_back()
         return evaluations[0]
+
+
+def _noticed_late(ago: int) -> NonFiniteLoss:
+    when = "the update before this one" if ago == 1 else f"the update {ago} updates before this one"
+    return NonFiniteLoss(
+        f"the loss or a gradient of {when} is not finite, and its step was made. Go back to a checkpoint, or use "
+        'on_nonfinite="skip", which waits for the device once an update.',
+        late=ago,
+    )
 
 
 def _unchanged(value: Tensor) -> Tensor:

@@ -102,15 +102,17 @@ class Logbook:
             self._progress.close(state)
             self._progress = None
 
-    def updated(self, update: Update, *, line_due: bool) -> None:
-        """Take in an update; a line is written every `log_every` updates, and where one is due."""
+    def updated(self, update: Update, *, line_due: bool) -> bool:
+        """Take in an update; a line is written every `log_every` updates, and where one is due. Says whether it was."""
         self._window.unread.append(update)
         if update.by_objective:
             self._tallies.take_in(update.by_objective)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
-        if line_due or len(self._window) >= self._log_every:
-            self._write_line(update)
+        if not line_due and len(self._window) < self._log_every:
+            return False
+        self._write_line(update)
+        return True
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """Take in an evaluation; it is kept together with the training loss since the one before it."""

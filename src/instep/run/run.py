@@ -138,9 +138,9 @@ class Run:
             self.evaluator.try_first_batches()
 
     def settle(self) -> None:
-        """Look at what was left unread of the last update: raises where its loss or gradients were not finite. Waits."""
+        """Look at what was left unread of the updates so far: raises where a loss or gradients were not finite. Waits."""
         for stepper in self.steppers:
-            stepper.cycle.settle()
+            stepper.settle()
 
     def best_steps(self) -> tuple[int, ...]:
         """The steps of the best evaluations so far, as many as `keep_best`; read from the history, which a resumed run has."""

@@ -118,7 +118,8 @@ class Session:
             run.ema.update()
         epoch_ends = batch.index + 1 == state.steps_per_epoch
         evaluation_due = state.is_evaluation_due()
-        run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop)
+        if run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop):
+            run.settle()
         if epoch_ends:
             for stepper in run.steppers:
                 stepper.drive.after_epoch()

@@ -129,6 +129,11 @@ class Loader:
             yield batch
             begun = clock()
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether the data can only be read from its beginning."""
+        return self._streaming is not None
+
     def origin(self, indices: Tensor) -> Tensor:
         """The indices of samples in the data that the user passed, which may be more than this loader's."""
         return indices if isinstance(self._source, Stream) else self._source.origin(indices)
