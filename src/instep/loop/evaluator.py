@@ -25,7 +25,9 @@ from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop import metrics as measuring
 from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
-from instep.loop.first_batch import FEW, can_be_tried, find_mistake, left_as_found
+from instep.loop.first_batch import FEW, can_be_tried, find_mistake
+from instep.loop.holders import Holders
+from instep.loop.left_as_found import LeftAsFound
 from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
@@ -39,11 +41,11 @@ FADED = 0.01  # the share of the first weights in an average from which on its o
 
 
 class Evaluator:
-    """Evaluates and predicts; leaves model, average and generators as they were."""
+    """Evaluates and predicts; leaves model, losses, average and generators as they were."""
 
     def __init__(
         self,
-        model: nn.Module,
+        holders: Holders,
         precision: Precision,
         objectives: Mapping[str, Objective],
         metrics: Mapping[str, Metric],
@@ -56,7 +58,10 @@ class Evaluator:
         device: torch.device,
         processes: Processes,
     ) -> None:
-        self._model = model
+        self._model = holders.model
+        self._beside = holders.beside
+        averaged = () if average is None else (average.module,)
+        self._found = LeftAsFound((*holders.modules, *averaged), holders.objects)
         self._precision = precision
         self._objectives = {name: precision.wrap(objective) for name, objective in objectives.items()}
         self._metrics = metrics
@@ -108,7 +113,7 @@ class Evaluator:
         found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
             for kind in kinds if weights is None else [weights]:
-                with self._using(kind) as (model, called):
+                with self._found.looking(("numbers", kind)), self._using(kind) as (model, called):
                     for name, loader in loaders.items():
                         prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
                         found |= self._of_one(prefix, loader, model, called, report)
@@ -122,8 +127,8 @@ class Evaluator:
         if isinstance(self._feed.train, Stream) or not can_be_tried(*self._splitting.modules):
             return
         names = [name for name, data in self._feed.valid.items() if not isinstance(data, Stream)]
-        found = left_as_found(*self._splitting.modules)
-        with self._precision.algorithms(), keys.fork_rng(self._device), evaluating(self._model), found:
+        found, modes = self._found.looking("first batches"), evaluating(self._model, *self._beside)
+        with self._precision.algorithms(), keys.fork_rng(self._device), modes, found:
             mistakes = [self._find_mistake(name) for name in names]
         measuring.start(self._metrics, self._device)
         for mistake in filter(None, mistakes):
@@ -163,7 +168,8 @@ class Evaluator:
 
     def averaged_state(self) -> dict[str, Any]:
         """The averaged weights as the evaluations use them, by the model's own names; copied."""
-        with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
+        found = self._found.looking("averaged")
+        with self._precision.algorithms(), self._share_buffers(), found, self._using("ema") as (module, _):
             return {name: value.clone() for name, value in module.state_dict().items()}
 
     def predict(self, loader: Loader, weights: Weights = "model") -> Any:
@@ -172,7 +178,8 @@ class Evaluator:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
+        found = self._found.looking(("predict", weights))
+        with self._precision.algorithms(), self._share_buffers(), found, self._using(weights) as (model, called):
             call = self._precision.wrap(lambda _, batch: call_model(called, self._feed.inputs_of(batch)))
             look = functools.partial(
                 predict,
@@ -188,7 +195,7 @@ class Evaluator:
 
     def _share_buffers(self) -> AbstractContextManager[None]:
         averaged = [] if self._average is None else [self._average.module]
-        return self._processes.share_buffers(self._model, *averaged)
+        return self._processes.share_buffers(self._model, *self._beside, *averaged)
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module, report: bool) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
@@ -207,6 +214,7 @@ class Evaluator:
                 report=report,
                 world=self._processes.world,
                 in_step=self._processes.are_sharded,
+                beside=self._beside,
             )
             numbers = self._splitting.look(loader.batch_size, look)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
@@ -233,7 +241,7 @@ class Evaluator:
         if average.decay**average.count < FADED or isinstance(self._feed.train, Stream):  # a stream is read once
             yield average.module
             return
-        with average.recomputed(self._training_batches(), self._run_once) as module:
+        with evaluating(*self._beside), average.recomputed(self._training_batches(), self._run_once) as module:
             yield module
 
     def _training_batches(self) -> Iterator[Any]:
