@@ -72,7 +72,7 @@ class Own(nn.Module):
     def a_dictionary(self, output: Tensor, x: Tensor) -> float:
         self.named["count"] += 1
         self.named["sum"] += x.mean()
-        return float(self.named["sum"]) * self.named["count"]
+        return float(self.named["sum"] * self.named["count"])
 
     def a_tensor(self, output: Tensor, x: Tensor) -> Tensor:
         self.center = 0.9 * self.center + 0.1 * output.detach().mean(0)
@@ -336,3 +336,27 @@ def test_killed_at_random_moments_it_goes_on_bit_for_bit(tmp_path: Path) -> None
     again.fit()
     assert kills > 2
     assert_same(result(whole), result(again))
+
+
+class Bursting(Own):
+    """Does not fit in memory in one update, after it has changed what it keeps."""
+
+    room: int | None = None  # of the class: nobody's state
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = super().forward(x)
+        if self.training and self.calls == 3 and len(x) > 4 and Bursting.room is None:
+            Bursting.room = 4
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return output
+
+
+def test_an_update_that_is_made_again_finds_it_as_before() -> None:
+    """Counters, and what the objective holds, stand where they would after updates of two pieces each from then on."""
+    setattr(Bursting, "room", None)  # noqa: B010  # mypy takes it for None from here on
+    seed_all(for_build(0))
+    objective = Annealed()
+    trainer = build("objective object", model=Bursting("counter"), objective=objective, on_out_of_memory="split", max_steps=5)
+    trainer.fit()
+    assert Bursting.room == 4
+    assert (trainer.model.calls, objective.calls) == (2 + 3 * 2, 2 + 3 * 2)

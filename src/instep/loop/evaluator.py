@@ -6,9 +6,9 @@ for it, with batch norm statistics that fit the averaged weights.
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -35,6 +35,8 @@ from instep.loop.precision import Precision
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import AVERAGED, Weights
+
+Seen = TypeVar("Seen")
 
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
@@ -113,7 +115,7 @@ class Evaluator:
         found: dict[str, float | Table] = {}
         with self._precision.algorithms(), self._share_buffers():
             for kind in kinds if weights is None else [weights]:
-                with self._found.looking(("numbers", kind)), self._using(kind) as (model, called):
+                with self._using(kind) as (model, called):
                     for name, loader in loaders.items():
                         prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
                         found |= self._of_one(prefix, loader, model, called, report)
@@ -168,8 +170,7 @@ class Evaluator:
 
     def averaged_state(self) -> dict[str, Any]:
         """The averaged weights as the evaluations use them, by the model's own names; copied."""
-        found = self._found.looking("averaged")
-        with self._precision.algorithms(), self._share_buffers(), found, self._using("ema") as (module, _):
+        with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
             return {name: value.clone() for name, value in module.state_dict().items()}
 
     def predict(self, loader: Loader, weights: Weights = "model") -> Any:
@@ -178,8 +179,7 @@ class Evaluator:
             raise DescriptionError(
                 "predict() does not know which of several models is meant; call the one you want: trainer.model['…']."
             )
-        found = self._found.looking(("predict", weights))
-        with self._precision.algorithms(), self._share_buffers(), found, self._using(weights) as (model, called):
+        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
             call = self._precision.wrap(lambda _, batch: call_model(called, self._feed.inputs_of(batch)))
             look = functools.partial(
                 predict,
@@ -191,7 +191,12 @@ class Evaluator:
                 world=self._processes.world,
                 in_step=self._processes.are_sharded,
             )
-            return self._splitting.look(loader.batch_size, look)
+            return self._splitting.look(loader.batch_size, functools.partial(self._leave_as_found, ("predict", weights), look))
+
+    def _leave_as_found(self, kind: Hashable, look: Callable[..., Seen], *, largest: int | None) -> Seen:
+        """Each look, also one that is made again, begins where the one before it began."""
+        with self._found.looking(kind):
+            return look(largest=largest)
 
     def _share_buffers(self) -> AbstractContextManager[None]:
         averaged = [] if self._average is None else [self._average.module]
@@ -216,7 +221,8 @@ class Evaluator:
                 in_step=self._processes.are_sharded,
                 beside=self._beside,
             )
-            numbers = self._splitting.look(loader.batch_size, look)
+            left = functools.partial(self._leave_as_found, ("numbers", name, model is self._model), look)
+            numbers = self._splitting.look(loader.batch_size, left)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
         if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
             raise ObjectiveError(
@@ -241,7 +247,8 @@ class Evaluator:
         if average.decay**average.count < FADED or isinstance(self._feed.train, Stream):  # a stream is read once
             yield average.module
             return
-        with evaluating(*self._beside), average.recomputed(self._training_batches(), self._run_once) as module:
+        found, modes = self._found.looking("statistics"), evaluating(*self._beside)
+        with found, modes, average.recomputed(self._training_batches(), self._run_once) as module:
             yield module
 
     def _training_batches(self) -> Iterator[Any]:

@@ -20,6 +20,7 @@ from instep.errors import is_user_file
 
 _DEEPEST = 4  # objects within objects
 _MOST = 1_000  # entries of a list that are looked at for modules
+_OF_MODULES = frozenset(vars(nn.Module()))
 _CALLABLES = (functools.partial, types.MethodType, types.FunctionType)
 
 
@@ -79,7 +80,33 @@ def opened(root: Any, seen: set[int] | None = None) -> Iterator[Any]:
         yield root
 
 
-class Closure:
+class Names:
+    """Something that holds values by name: here, those in a dictionary."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self._held = held
+
+    def items(self) -> dict[str, Any]:
+        return self._held
+
+    def put(self, name: str, value: Any) -> None:
+        self._held[name] = value
+
+    def remove(self, name: str) -> None:
+        del self._held[name]
+
+
+class ModuleNames(Names):
+    """The attributes of a module, but for those that torch keeps in every module."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(vars(module))
+
+    def items(self) -> dict[str, Any]:
+        return {name: value for name, value in self._held.items() if name not in _OF_MODULES}
+
+
+class Closure(Names):
     """What a function holds in its closure, by name."""
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -91,19 +118,19 @@ class Closure:
     def put(self, name: str, value: Any) -> None:
         self._cells[name].cell_contents = value
 
+    def remove(self, name: str) -> None:
+        del self._cells[name].cell_contents
 
-class Globals:
+
+class Globals(Names):
     """The global names that a function uses, but for those of modules, classes and functions."""
 
     def __init__(self, function: types.FunctionType) -> None:
-        self._held: dict[str, Any] = function.__globals__
+        super().__init__(function.__globals__)
         self._names = dict.fromkeys(name for code in _codes(function.__code__) for name in code.co_names)
 
     def items(self) -> dict[str, Any]:
         return {name: self._held[name] for name in self._names if name in self._held and not _is_code(self._held[name])}
-
-    def put(self, name: str, value: Any) -> None:
-        self._held[name] = value
 
 
 def has_attributes(thing: Any) -> bool:
@@ -147,7 +174,7 @@ def _modules_in(thing: Any, depth: int = 0) -> Iterator[nn.Module]:
 
 def _inside(thing: Any) -> Iterator[Any]:
     """What a thing holds directly."""
-    if isinstance(thing, Closure | Globals):
+    if isinstance(thing, Names):
         yield from thing.items().values()
     elif isinstance(thing, list | tuple | set | dict):
         if len(thing) <= _MOST:

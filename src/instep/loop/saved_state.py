@@ -6,7 +6,8 @@ so whoever else holds one of them (tied weights, a captured graph, an average of
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from instep.errors import DescriptionError
 from instep.loop.generators import GENERATORS, read_generator, same_place, write_generator
-from instep.loop.holders import Closure, Globals, has_attributes
+from instep.loop.holders import Names, has_attributes
 
 # Known through and through: their attributes are kept, and what those hold.
 OPEN = (nn.Module, Optimizer, LRScheduler, torch.amp.GradScaler)
-WITHIN = (dict, Closure, Globals)  # what of a module or a function can be given by itself
+WITHIN = (dict, Names)  # what of a module or a function can be given by itself
 MOVABLE = (Tensor, nn.Parameter)  # others, such as a DTensor, cannot be asked where they lie
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 PLAIN = (str, bytes, int, float, complex, bool, type(None), type, torch.dtype, torch.device)
 
 
@@ -32,14 +34,15 @@ class SavedState:
 
     Modules, optimizers, torch's schedulers, GradScaler and objects of a user's classes are kept with all their attributes, a
     function with what its closure and its globals hold; anything else that is given has to have `state_dict()` and
-    `load_state_dict()`. What is held twice is kept once; what is in `leave` is not kept. `on_host` keeps an accelerator's tensors
-    in the host's memory, so that nothing of the device's is taken.
+    `load_state_dict()`. What is held twice is kept once; what is in `leave`, by its id, is not kept. `on_host` keeps an
+    accelerator's tensors in the host's memory, so that nothing of the device's is taken.
     """
 
-    def __init__(self, *things: Any, on_host: bool = False, leave: Iterable[Any] = ()) -> None:
+    def __init__(self, *things: Any, on_host: bool = False, leave: Mapping[int, Any] = _NOTHING) -> None:
         self.size_bytes = 0  # of the copies of tensors
         self._on_host = on_host
-        self._seen = {id(thing): thing for thing in leave}  # the things themselves, so that no new one gets the id of an old one
+        self._leave = leave
+        self._seen: dict[int, Any] = {}  # the things themselves too, so that no new one gets the id of an old one
         self._ways_back: list[Callable[[], bool]] = []  # each says whether there was something to put back
         self._pending: list[Any] = []
         for thing in things:
@@ -70,7 +73,7 @@ class SavedState:
         return changed
 
     def _save(self, thing: Any) -> None:
-        if isinstance(thing, PLAIN) or id(thing) in self._seen:
+        if isinstance(thing, PLAIN) or id(thing) in self._seen or id(thing) in self._leave:
             return
         self._seen[id(thing)] = thing
         if isinstance(thing, Tensor):
@@ -90,7 +93,7 @@ class SavedState:
             self._pending += thing
         elif isinstance(thing, tuple | frozenset):
             self._pending += thing
-        elif isinstance(thing, Closure | Globals):
+        elif isinstance(thing, Names):
             self._ways_back.append(_save_names(thing))
             self._pending += thing.items().values()
         elif (way_back := _save_leaf(thing)) is not None:
@@ -177,15 +180,18 @@ def _save_entries(held: Any) -> Callable[[], bool]:
     return put_back
 
 
-def _save_names(held: Closure | Globals) -> Callable[[], bool]:
+def _save_names(held: Names) -> Callable[[], bool]:
     before = held.items()
 
     def put_back() -> bool:
         now = held.items()
+        new = [name for name in now if name not in before]
         changed = [name for name, value in before.items() if name not in now or now[name] is not value]
+        for name in new:
+            held.remove(name)
         for name in changed:
             held.put(name, before[name])
-        return bool(changed)
+        return bool(new or changed)
 
     return put_back
 

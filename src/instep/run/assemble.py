@@ -180,7 +180,7 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
     plan = replace(data.plan, fewest=2 if needs_two(model) or frees_batch_norm else 1)
     is_fixed = options.on_out_of_memory != "split"
     micro_batches = MicroBatches(plan, processes, device, is_fixed=is_fixed)
-    splitting = Splitting(options.on_out_of_memory, micro_batches, prepared.holders.modules, device, say=notices.say)
+    splitting = Splitting(options.on_out_of_memory, micro_batches, prepared.holders, device, say=notices.say)
     if splitting.is_on and processes.are_several:
         raise DescriptionError(
             'on_out_of_memory="split" works in one process: others would wait for the one that splits; use a smaller '

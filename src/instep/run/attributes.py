@@ -16,7 +16,7 @@ from instep.checkpoint.layout import plan_layout
 from instep.checkpoint.tagged import Encoder
 from instep.distributed.world import World
 from instep.errors import CheckpointError, give_notice
-from instep.loop.holders import Closure, Globals, Holders, has_attributes, opened
+from instep.loop.holders import Globals, Holders, ModuleNames, Names, has_attributes, opened
 from instep.run.frozen_values import CONTAINERS, NotFrozen, Thawing, TooLong, address, freeze, has_sums, same
 from instep.text import listed
 
@@ -24,7 +24,6 @@ Kept = dict[str, dict[str, Any]]  # of each owner, by name
 
 _MOST = 200_000  # values; of a larger run the rest is not looked at
 _MISSING, _UNKNOWN = object(), object()
-_OF_MODULES = frozenset(vars(nn.Module()))
 _OF_OPTIMIZERS = frozenset(
     {*vars(torch.optim.SGD([torch.zeros(1)])), "step", "_opt_called", "_step_count"}  # torch's schedulers leave the last three
 )
@@ -56,7 +55,7 @@ class Attributes:
         walk, kept = self._walk(), Kept()
         for (owner, name), value in walk.values.items():
             frozen, before = walk.frozen(value), self._begun.get((owner, name), _MISSING)
-            if frozen is _UNKNOWN and before is not _MISSING:
+            if frozen is _UNKNOWN and before is not _MISSING and isinstance(value, CONTAINERS):  # it has become too long
                 self._unkept.setdefault(f"{owner}.{name}", type(value).__name__)
             if frozen is _UNKNOWN or same(before, frozen):
                 continue
@@ -167,7 +166,7 @@ class _Walk:
         self._seen.add(id(thing))
         if isinstance(thing, nn.Module):
             self._enter_module(path, thing)
-        elif isinstance(thing, Closure | Globals):
+        elif isinstance(thing, Names):
             self._own(path, thing, thing.items(), thing.put)
         elif isinstance(thing, dict):
             keys = {str(key): key for key in thing}
@@ -182,7 +181,7 @@ class _Walk:
             self._own(path, thing, vars(thing), vars(thing))
 
     def _enter_module(self, path: str, module: nn.Module) -> None:
-        held = _without(vars(module), _OF_MODULES)
+        held = ModuleNames(module).items()
         if module not in self._kept_elsewhere:
             held |= module._parameters | module._buffers
         self._own(path, module, held, _put_into(module))
