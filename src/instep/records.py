@@ -58,6 +58,13 @@ class SavedTensors:
             tensor.copy_(value)
 
 
+class GeneratorState(NamedTuple):
+    """Where a generator of a user's own stands: of "torch", "numpy" or "python", and what that calls its state."""
+
+    kind: str
+    content: Any
+
+
 class StepResult(NamedTuple):
     """What one update cycle did.
 

@@ -15,8 +15,8 @@ from torch.optim import LBFGS, SGD, Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, SequentialLR, StepLR
 
 from instep.errors import DescriptionError
+from instep.loop.saved_state import SavedState
 from instep.schedules.drive import drive
-from instep.tuning.saved_state import SavedState
 from instep.tuning.snapshot import untouched
 
 
@@ -339,9 +339,10 @@ def test_ctrl_c_while_it_is_put_back_waits() -> None:
         model[3].weight.zero_()
     interrupts = iter([KeyboardInterrupt, KeyboardInterrupt])
 
-    def impatient() -> None:
+    def impatient() -> bool:
         for interrupt in interrupts:
             raise interrupt
+        return False
 
     kept._ways_back.insert(len(kept._ways_back) // 2, impatient)
     with pytest.raises(KeyboardInterrupt):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from instep.checkpoint.jsontext import LIMIT_DEPTH, LIMIT_DIGITS, render
 from instep.errors import CheckpointError
+from instep.records import GeneratorState
 
 # What a defaultdict may fill its gaps with: a name in the file is looked up here and nowhere else.
 _FACTORIES: dict[str, Callable[[], Any]] = {
@@ -129,6 +130,7 @@ _ENCODERS: dict[type, Callable[[Encoder, Any, tuple[Any, ...]], Any]] = {
     set: lambda self, value, path: {"$set": self._set(value, path)},
     frozenset: lambda self, value, path: {"$frozenset": self._set(value, path)},
     deque: lambda self, value, path: {"$deque": [value.maxlen, self._items(value, path)]},
+    GeneratorState: lambda self, value, path: {"$generator": self._items(value, path)},
     torch.dtype: lambda self, value, path: {"$dtype": str(value).removeprefix("torch.")},
     torch.device: lambda self, value, path: {"$device": str(value)},
     np.ndarray: Encoder._array,
@@ -221,6 +223,14 @@ def _numpy(content: Any) -> Any:
     return np.frombuffer(base64.b64decode(text, validate=True), dtype=_NUMPY[name])[0]
 
 
+def _generator(parts: list[Any]) -> GeneratorState:
+    """Where a generator stood. The values are handed to a generator that the run has made itself; none is made here."""
+    kind, content = parts
+    if kind not in ("torch", "numpy", "python"):
+        raise ValueError(f"a generator of {str(kind)[:80]}")
+    return GeneratorState(kind, content)
+
+
 def _deque(self: Decoder, content: Any, depth: int) -> Any:
     length, items = _list_of(content)
     return deque(self._list(items, depth), maxlen=length)
@@ -250,6 +260,7 @@ _DECODERS: dict[str, Callable[[Decoder, Any, int], Any]] = {
     "$set": lambda self, content, depth: set(self._list(content, depth)),
     "$frozenset": lambda self, content, depth: frozenset(self._list(content, depth)),
     "$deque": _deque,
+    "$generator": lambda self, content, depth: _generator(self._list(content, depth)),
     "$numpy": lambda self, content, depth: _numpy(content),
     "$dtype": lambda self, content, depth: _DTYPES[content],
     "$device": lambda self, content, depth: torch.device(content),

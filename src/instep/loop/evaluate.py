@@ -3,7 +3,7 @@
 `evaluating` switches a model over and puts every module back as it was; `evaluate` takes exact means over a loader.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -73,6 +73,7 @@ def evaluate(
     largest: int | None = None,
     world: World = ALONE,
     in_step: bool = False,
+    beside: Sequence[nn.Module] = (),
 ) -> dict[str, float | Table]:
     """The mean loss and every metric over all samples of a loader: exact, however the batches fall.
 
@@ -80,13 +81,13 @@ def evaluate(
     metrics, which is an error unless `output_needed` is False. With `report`, there is a confusion matrix where the model
     classifies. With `largest`, no more samples than that go through the model at
     once. Where a `world` shares the data, the numbers are those of all of it; `in_step`, all processes call the model equally
-    often.
+    often. Modules `beside` the model, such as a loss, are in eval mode too.
     """
     called = model if called is None else called
     losses = _Losses()
     measuring.start(metrics, device)
     matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
-    with keys.fork_rng(device), evaluating(model):
+    with keys.fork_rng(device), evaluating(model, *beside):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             loss = checked_loss(objective, model, called, data, loader, first)

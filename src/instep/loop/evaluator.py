@@ -6,9 +6,9 @@ for it, with batch norm statistics that fit the averaged weights.
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -25,7 +25,9 @@ from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop import metrics as measuring
 from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
-from instep.loop.first_batch import FEW, can_be_tried, find_mistake, left_as_found
+from instep.loop.first_batch import FEW, can_be_tried, find_mistake
+from instep.loop.holders import Holders
+from instep.loop.left_as_found import LeftAsFound
 from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
@@ -34,16 +36,18 @@ from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import AVERAGED, Weights
 
+Seen = TypeVar("Seen")
+
 MOST_BATCHES = 32  # of training data, to take statistics of
 FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
 
 
 class Evaluator:
-    """Evaluates and predicts; leaves model, average and generators as they were."""
+    """Evaluates and predicts; leaves model, losses, average and generators as they were."""
 
     def __init__(
         self,
-        model: nn.Module,
+        holders: Holders,
         precision: Precision,
         objectives: Mapping[str, Objective],
         metrics: Mapping[str, Metric],
@@ -56,7 +60,10 @@ class Evaluator:
         device: torch.device,
         processes: Processes,
     ) -> None:
-        self._model = model
+        self._model = holders.model
+        self._beside = holders.beside
+        averaged = () if average is None else (average.module,)
+        self._found = LeftAsFound((*holders.modules, *averaged), holders.objects)
         self._precision = precision
         self._objectives = {name: precision.wrap(objective) for name, objective in objectives.items()}
         self._metrics = metrics
@@ -122,8 +129,8 @@ class Evaluator:
         if isinstance(self._feed.train, Stream) or not can_be_tried(*self._splitting.modules):
             return
         names = [name for name, data in self._feed.valid.items() if not isinstance(data, Stream)]
-        found = left_as_found(*self._splitting.modules)
-        with self._precision.algorithms(), keys.fork_rng(self._device), evaluating(self._model), found:
+        found, modes = self._found.looking("first batches"), evaluating(self._model, *self._beside)
+        with self._precision.algorithms(), keys.fork_rng(self._device), modes, found:
             mistakes = [self._find_mistake(name) for name in names]
         measuring.start(self._metrics, self._device)
         for mistake in filter(None, mistakes):
@@ -184,11 +191,16 @@ class Evaluator:
                 world=self._processes.world,
                 in_step=self._processes.are_sharded,
             )
-            return self._splitting.look(loader.batch_size, look)
+            return self._splitting.look(loader.batch_size, functools.partial(self._leave_as_found, ("predict", weights), look))
+
+    def _leave_as_found(self, kind: Hashable, look: Callable[..., Seen], *, largest: int | None) -> Seen:
+        """Each look, also one that is made again, begins where the one before it began."""
+        with self._found.looking(kind):
+            return look(largest=largest)
 
     def _share_buffers(self) -> AbstractContextManager[None]:
         averaged = [] if self._average is None else [self._average.module]
-        return self._processes.share_buffers(self._model, *averaged)
+        return self._processes.share_buffers(self._model, *self._beside, *averaged)
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module, report: bool) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
@@ -207,8 +219,10 @@ class Evaluator:
                 report=report,
                 world=self._processes.world,
                 in_step=self._processes.are_sharded,
+                beside=self._beside,
             )
-            numbers = self._splitting.look(loader.batch_size, look)
+            left = functools.partial(self._leave_as_found, ("numbers", name, model is self._model), look)
+            numbers = self._splitting.look(loader.batch_size, left)
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
         if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
             raise ObjectiveError(
@@ -233,7 +247,8 @@ class Evaluator:
         if average.decay**average.count < FADED or isinstance(self._feed.train, Stream):  # a stream is read once
             yield average.module
             return
-        with average.recomputed(self._training_batches(), self._run_once) as module:
+        found, modes = self._found.looking("statistics"), evaluating(*self._beside)
+        with found, modes, average.recomputed(self._training_batches(), self._run_once) as module:
             yield module
 
     def _training_batches(self) -> Iterator[Any]:

@@ -8,10 +8,7 @@ same way, eval mode before the first update is to blame (a memory that training 
 cannot be put into words, or was raised on purpose, is left to the evaluation.
 """
 
-import copy
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,11 +19,9 @@ from torch.utils.hooks import RemovableHandle
 
 from instep.data.loading.loader import Batch
 from instep.errors import ObjectiveError
-from instep.loop.out_of_memory import keep_buffers
 from instep.text import listed
 
 FEW = 2  # samples
-_OWN = frozenset(vars(nn.Module()))  # what torch keeps in every module
 
 Try = Callable[[Batch], object]  # raises what the model, the loss or a metric raises for a batch, in words where there are any
 
@@ -94,52 +89,19 @@ def require_gradients(optimizer: Optimizer, model: nn.Module) -> RemovableHandle
     return handle
 
 
-@contextmanager
-def left_as_found(*modules: nn.Module) -> Iterator[None]:
-    """Buffers and attributes of the modules are afterwards what they were; parameters are not written to by a forward."""
-    parts = [part for module in modules for part in module.modules()]
-    undo = [keep(part) for part in parts for keep in (keep_buffers, keep_attributes)]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for put_back in undo:
-                put_back()
+def look_after(optimizer: Optimizer, look: Callable[[], object], *, times: int) -> RemovableHandle:
+    """Call `look` after each of the optimizer's next steps, so many times; then nothing is left of it in an update.
 
+    Gives a handle that ends this earlier.
+    """
+    left = times
 
-def keep_attributes(module: nn.Module) -> Callable[[], None]:
-    """The attributes of one module that are not torch's: which they were, and what stood in lists, dictionaries and tensors."""
-    attributes = vars(module)
-    held = {name: (value, _copy(value)) for name, value in attributes.items() if name not in _OWN}
+    def after_step(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            handle.remove()
+        look()
 
-    def put_back() -> None:
-        for name in [name for name in attributes if name not in held and name not in _OWN]:
-            del attributes[name]
-        for name, (value, content) in held.items():
-            if attributes.get(name) is not value or name not in attributes:
-                attributes[name] = value
-            _refill(value, content)
-
-    return put_back
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    return copy.copy(value) if isinstance(value, list | dict | set | deque) else None
-
-
-def _refill(value: Any, content: Any) -> None:
-    if isinstance(value, Tensor):
-        if not torch.equal(value, content):
-            value.detach().copy_(content)
-    elif content is not None and not _same(value, content):
-        value.clear()
-        (value.extend if isinstance(value, list | deque) else value.update)(content)
-
-
-def _same(now: Any, before: Any) -> bool:
-    """Whether these hold the very same things."""
-    if isinstance(now, dict):
-        return list(now) == list(before) and all(now[key] is before[key] for key in before)
-    return len(now) == len(before) and all(one is other for one, other in zip(now, before, strict=True))
+    handle = optimizer.register_step_post_hook(after_step)
+    return handle

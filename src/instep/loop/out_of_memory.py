@@ -6,7 +6,7 @@ business of `micro_batches`, and that gradients and generators start afresh that
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NoReturn, TypeVar, get_args
 
 import torch
@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from instep.data.device import clean_up, is_out_of_memory, said
 from instep.data.loading.loader import Batch
 from instep.errors import DescriptionError, OutOfMemory
+from instep.loop.holders import Holders, ModuleNames, is_users
 from instep.loop.micro_batches import MicroBatches, Pieces
 from instep.loop.objective import Loss
+from instep.loop.saved_state import SavedState
 from instep.loop.update import UpdateCycle
 from instep.records import StepResult
 
@@ -31,7 +33,7 @@ class Splitting:
         self,
         how: OnOutOfMemory,
         micro_batches: MicroBatches,
-        modules: Sequence[nn.Module],
+        holders: Holders,
         device: torch.device,
         *,
         say: Callable[[str], object],
@@ -40,7 +42,8 @@ class Splitting:
             raise DescriptionError(f'on_out_of_memory={how!r} is not known; use "raise" or "split".')
         self.is_on = how == "split"
         self.micro_batches = micro_batches
-        self.modules = modules  # whose buffers a forward changes
+        self.modules = holders.modules  # whose buffers a forward changes
+        self._attributes = own_attributes(holders) if self.is_on else []
         self._device = device
         self._say = say
 
@@ -93,9 +96,12 @@ class Splitting:
             error,
         )
 
-    def _keep(self, cycle: UpdateCycle) -> list[Callable[[], None]]:
-        """Copy what the forwards change, where it lies: buffers, and the state of an optimizer with a closure."""
-        put_back = [keep_buffers(module) for root in self.modules for module in root.modules()]
+    def _keep(self, cycle: UpdateCycle) -> list[Callable[[], object]]:
+        """Copy what the forwards change, where it lies: buffers, attributes, and the state of an optimizer with a closure."""
+        put_back: list[Callable[[], object]] = [keep_buffers(module) for root in self.modules for module in root.modules()]
+        if self._attributes:
+            parts = [part for root in self.modules for part in (*root.modules(), *root.parameters())]
+            put_back.append(SavedState(*self._attributes, leave={id(part): part for part in parts}).put_back)
         if cycle.needs_closure:
             put_back.append(_keep_state(cycle.optimizer.state))
         return put_back
@@ -146,6 +152,12 @@ def _at_its_end(samples: int) -> str:
         f"a micro-batch of {samples} samples does not fit in memory, and a finer split would have one of a single sample, while "
         "the model has BatchNorm, which needs two or more."
     )
+
+
+def own_attributes(holders: Holders) -> list[Any]:
+    """What a forward may change beside buffers: the attributes of modules that a user wrote, and what objectives hold."""
+    own = [part for root in holders.modules for part in root.modules() if is_users(type(part))]
+    return [*map(ModuleNames, own), *holders.objects]
 
 
 def keep_buffers(module: nn.Module) -> Callable[[], None]:

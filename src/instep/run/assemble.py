@@ -1,9 +1,8 @@
 """Assemble: from the options of a run to the run, in six steps. Each gives what it made; nothing is set afterwards."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -19,6 +18,7 @@ from instep.errors import DescriptionError
 from instep.loop.batch_plan import BatchPlan, needs_two, require_whole
 from instep.loop.error_place import ErrorPlace
 from instep.loop.evaluator import Evaluator
+from instep.loop.holders import Holders, find_holders
 from instep.loop.metrics import Metric, as_metrics
 from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, monitor_for, require_monitor
@@ -31,6 +31,7 @@ from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.run.attributes import Attributes
 from instep.run.checkpoints import Saver
 from instep.run.description import Description, description_notes
 from instep.run.folder import CHECKPOINTS
@@ -77,7 +78,7 @@ class Prepared:
     model: nn.Module
     precision: Precision
     objectives: Mapping[str, Objective]
-    losses: Sequence[nn.Module]  # those that are modules, and may have a state of their own
+    holders: Holders  # whatever has a state: model, losses, objectives
     metrics: Mapping[str, Metric]
     was_in_eval: bool
     notes: tuple[str, ...]
@@ -156,8 +157,13 @@ def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
         model, device, precision=options.precision, compile=options.compile, deterministic=options.deterministic
     )
     notes += processes.shard_model(model, options.shard)
-    losses = _loss_modules(options.loss, options.objective)
-    return Prepared(model, precision, objectives, losses, metrics, was_in_eval, tuple(notes))
+    holders = find_holders(
+        model, loss=options.loss, objective=options.objective, metrics=options.metrics, transform=data.feed.transforms[1]
+    )
+    for module in holders.given:
+        module.to(device)
+    processes.take_from_rank0(tensor for module in holders.beside for tensor in (*module.parameters(), *module.buffers()))
+    return Prepared(model, precision, objectives, holders, metrics, was_in_eval, tuple(notes))
 
 
 def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared, notices: Notices) -> Stepping:
@@ -174,7 +180,7 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
     plan = replace(data.plan, fewest=2 if needs_two(model) or frees_batch_norm else 1)
     is_fixed = options.on_out_of_memory != "split"
     micro_batches = MicroBatches(plan, processes, device, is_fixed=is_fixed)
-    splitting = Splitting(options.on_out_of_memory, micro_batches, (model, *prepared.losses), device, say=notices.say)
+    splitting = Splitting(options.on_out_of_memory, micro_batches, prepared.holders, device, say=notices.say)
     if splitting.is_on and processes.are_several:
         raise DescriptionError(
             'on_out_of_memory="split" works in one process: others would wait for the one that splits; use a smaller '
@@ -212,7 +218,7 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
 def make_evaluator(options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping) -> Evaluating:
     """What evaluates, on which data, how often, and which number the run goes by."""
     evaluator = Evaluator(
-        prepared.model,
+        prepared.holders,
         prepared.precision,
         prepared.objectives,
         prepared.metrics,
@@ -291,7 +297,13 @@ def keep_books(
         steppers=stepping.steppers,
         evaluator=evaluating.evaluator,
         monitor=monitor,
-        model_state=ModelState(model, stepping.steppers, modes=stepping.modes, average=stepping.ema, losses=prepared.losses),
+        model_state=ModelState(
+            prepared.holders,
+            stepping.steppers,
+            modes=stepping.modes,
+            average=stepping.ema,
+            attributes=Attributes(prepared.holders, stepping.optimizers, place.placed.device),
+        ),
         state=state,
         notices=notices,
         saver=saver,
@@ -358,9 +370,3 @@ def _load_init(model: nn.Module, options: Options) -> None:
         from instep.checkpoint.interchange import load_model
 
         load_model(model, options.init)
-
-
-def _loss_modules(loss: Any, objective: Any) -> list[nn.Module]:
-    """What of the losses and objectives is a module, and may have a state that a checkpoint has to keep."""
-    given = [loss, *(objective.values() if isinstance(objective, Mapping) else [objective])]
-    return [part for part in given if isinstance(part, nn.Module)]

@@ -15,7 +15,7 @@ from instep.checkpoint import Checkpoint, read
 from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
 from instep.errors import UpdateError
-from instep.loop.first_batch import require_gradients
+from instep.loop.first_batch import look_after, require_gradients
 from instep.loop.stepper import Stepper
 from instep.records import StepResult, Update
 from instep.run.entry import Found, checkpoints_in
@@ -39,6 +39,8 @@ class Session:
         if run.state.is_running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
+        if run.folder is not None:
+            run.model_state.attributes.begin()  # before a checkpoint or an update changes them
         if not run.state.step and not run.state.is_over() and not checkpoints_in(run.folder):
             run.try_validation()  # before anything is written
         notices = self._resume()
@@ -79,6 +81,8 @@ class Session:
         for stepper in run.steppers:
             stepper.watch_first_loss(is_said=run.world.is_first)
         stepper = run.steppers[0]
+        if run.folder is not None:
+            self._algorithms.callback(look_after(run.leader.optimizer, run.model_state.attributes.look, times=2).remove)
         if len(run.steppers) == 1 and not stepper.cycle.needs_closure and not run.processes.are_sharded:
             handle = require_gradients(stepper.optimizer, run.model)
             self._algorithms.callback(handle.remove)
@@ -123,6 +127,8 @@ class Session:
         if epoch_ends:
             for stepper in run.steppers:
                 stepper.drive.after_epoch()
+            if run.folder is not None and batch.epoch == 0:
+                self._look_at_attributes()
         is_kept = evaluation_due and self._evaluate()
         if epoch_ends and not evaluation_due:
             run.logbook.epoch_ended()
@@ -131,6 +137,14 @@ class Session:
             run.saver.save(capture(run))
         state.is_torn = False
         return update
+
+    def _look_at_attributes(self) -> None:
+        """Before the second epoch: say what a checkpoint cannot keep."""
+        attributes, world = self._run.model_state.attributes, self._run.world
+        attributes.look()
+        attributes.say_unkept()
+        if world.size > 1:
+            attributes.say_apart(world)
 
     def _evaluate(self) -> bool:
         """True where its checkpoint is to be kept: it is the best so far, or among the best."""

@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, restore_optimizer
 from instep.errors import CheckpointError, DescriptionError
+from instep.loop.holders import Holders
 from instep.loop.stepper import Stepper
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.run.attributes import Attributes
 
 if TYPE_CHECKING:
     from instep.run.run import Run
@@ -65,19 +67,20 @@ def require_no_cycles(state: Mapping[str, Any] | None) -> None:
 
 
 class ModelState:
-    """The parts of a checkpoint that hold tensors: the model, the optimizers, the average, losses with a state."""
+    """The parts of a checkpoint that hold tensors: the model, the optimizers, the average, losses and attributes with a state."""
 
     def __init__(
         self,
-        model: nn.Module,
+        holders: Holders,
         steppers: Sequence[Stepper],
         *,
         modes: Modes,
         average: Average | None,
-        losses: Sequence[nn.Module] = (),
+        attributes: Attributes,
     ) -> None:
-        self._losses = losses  # those that are modules, and may have a state of their own
-        self._model = model
+        self.attributes = attributes
+        self._holders = holders
+        self._model = holders.model
         self._steppers = steppers
         self._modes = modes
         self._average = average
@@ -102,12 +105,14 @@ class ModelState:
             parts["ema"] = self._average.state_dict()
         if others := self._others():
             parts["others"] = others
+        if changed := self.attributes.changed():
+            parts["attributes"] = changed
         return parts
 
     def buffers(self) -> list[Tensor]:
         """What is not the same on several processes while they train."""
         averaged = [] if self._average is None else list(self._average.module.buffers())
-        return [*self._model.buffers(), *averaged]
+        return [*(buffer for module in self._holders.modules for buffer in module.buffers()), *averaged]
 
     def standing(self) -> dict[str, Any]:
         """What somebody may have changed in a loop of their own: what takes no gradient, and what is in eval mode."""
@@ -133,6 +138,7 @@ class ModelState:
         restore_model(self._model, parts.get("training", parts["model"]))
         _restore_unsaved_buffers(self._model, parts.get("buffers", {}))
         self._restore_others(parts.get("others", {}))
+        self.attributes.restore(parts.get("attributes", {}))
         for stepper in self._steppers:
             captured = parts["optimizer"][stepper.name] if stepper.name else parts["optimizer"]
             restore_optimizer(stepper.optimizer, captured, self._model.named_parameters(), leave=leave)
@@ -157,7 +163,8 @@ class ModelState:
         """What an update changes beside the model and the first optimizer, for who puts it back."""
         others = [stepper.optimizer for stepper in self._steppers[1:]]
         own = [thing for stepper in self._steppers for thing in stepper.stateful()]
-        return [*others, *own, self._modes, *([] if self._average is None else [self._average])]
+        averaged = [] if self._average is None else [self._average]
+        return [*self._holders.beside, *self._holders.objects, *others, *own, self._modes, *averaged]
 
     def _capture_optimizer(self, stepper: Stepper) -> dict[str, Any]:
         """With the parameters in the order of the groups: the optimizer has those that were unfrozen last at the end."""
@@ -174,7 +181,7 @@ class ModelState:
         for stepper in self._steppers:
             free = [p for group in stepper.optimizer.param_groups for p in group["params"] if p not in own]
             found |= {f"{stepper.name}/parameter {i}": p.detach() for i, p in enumerate(free)}
-        for i, module in enumerate(self._losses):
+        for i, module in enumerate(self._holders.given):
             named = (*module.named_parameters(), *module.named_buffers())
             found |= {f"loss {i}/{name}": value.detach() for name, value in named}
         return found

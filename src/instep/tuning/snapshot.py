@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
-from instep.tuning.saved_state import SavedState
+from instep.loop.saved_state import SavedState
 
 
 @contextmanager
