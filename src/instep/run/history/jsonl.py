@@ -98,7 +98,7 @@ class HistoryFile:
 
     @staticmethod
     def read(path: str | Path, *, most: int | None = None) -> ReadBack:
-        """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as other damage."""
+        """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as any damage."""
         rows: list[Row] = []
         length_bytes = 0
         lines = Path(path).read_bytes().splitlines(keepends=True)
