@@ -1,5 +1,6 @@
 """`instep diff`: two runs, and where they part."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,22 @@ def test_what_differs_is_shown_side_by_side(instep: Instep) -> None:
     assert lines[0] == "weights: 2 of 2 tensors differ"
     assert lines[1].split() == ["tensor", "largest", "difference", "relative"]
     assert {line.split()[0] for line in lines[2:]} == {"weight", "bias"}
+
+
+def test_other_code_modules_and_data_are_named_and_no_hash_is_shown(instep: Instep) -> None:
+    trained(instep, folder="runs/a")
+    text = Path("my.py").read_text()
+    changed = text.replace("torch.randn(20, 4)", "torch.randn(20, 4) + 1")
+    assert changed != text
+    Path("my.py").write_text(changed)
+    trained(instep, "--deep", folder="runs/b")
+    descriptions = instep("diff", "runs/a", "runs/b").out.split("\n\n")[0]
+    rows = {line.split("  ")[0]: line.split()[-2:] for line in descriptions.splitlines()}
+    assert rows["data.train.values"] == ["differs", "differs"]
+    assert "Linear(in_features=4, out_features=3, bias=True)" in descriptions
+    run = json.loads(Path("runs/a/run.json").read_text())
+    assert run["data"]["train"]["hash"] not in descriptions
+    assert run["data"]["train"]["content"]["columns"][0] not in descriptions
 
 
 def test_other_models_have_what_they_share_compared(instep: Instep) -> None:

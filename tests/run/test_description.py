@@ -13,7 +13,8 @@ from torch import nn
 
 from instep import OneCycle
 from instep.data.sources.recognize import as_source
-from instep.run.description import as_setting, fingerprint
+from instep.run.description import as_setting
+from instep.run.fingerprint import fingerprint
 
 
 @pytest.mark.parametrize(

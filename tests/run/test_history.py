@@ -311,3 +311,61 @@ def test_a_cut_that_cannot_be_right_is_refused(file: HistoryFile, history: Histo
 def test_a_history_is_read_without_torch() -> None:
     program = "import sys, instep.report.show, instep.report.runs, instep.report.progress; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_every_flipped_bit_is_found_and_its_line_named(file: HistoryFile, history: History) -> None:
+    for row in history.rows[:4]:
+        file.append(row)
+    whole = file.path.read_bytes()
+    ends = [index + 1 for index, byte in enumerate(whole) if byte == ord("\n")]
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        file.path.write_bytes(damaged)
+        found = HistoryFile.read(file.path)
+        line = sum(end <= place for end in ends)
+        assert found.rows == list(history.rows[:line]), place
+        assert found.problem is not None
+        assert found.problem.startswith((f"line {line + 1} of ", "the last line is torn")), place
+
+
+def test_the_checksum_is_for_readers_of_json_lines_a_word_beside_the_clock(file: HistoryFile) -> None:
+    """What depends on the clock stands under "clock", and so does a checksum of it."""
+    rows = [
+        {"kind": "log", "step": 1, "epoch": 0, "mine": 2.0},
+        {"kind": "update", "step": 2, "epoch": 0, "clock": {"seconds": 1.0}},
+    ]
+    for row in rows:
+        file.append(row)
+    lines = [json.loads(line) for line in file.path.read_text(encoding="utf-8").splitlines()]
+    assert [len(line["clock"].pop("crc")) for line in lines] == [8, 8]
+    assert lines == [{**rows[0], "clock": {}}, rows[1]]
+    assert HistoryFile.read(file.path).rows == rows
+
+
+def test_lines_of_an_earlier_version_have_no_checksum_and_are_read(file: HistoryFile, history: History) -> None:
+    file.path.write_text("".join(f"{json.dumps(row)}\n" for row in history.rows[:2]), encoding="utf-8")
+    file.append(history.rows[2])
+    assert HistoryFile.read(file.path).rows == list(history.rows[:3])
+    assert HistoryFile.read(file.path).problem is None
+
+
+def test_a_damaged_row_to_go_on_from_is_said_before_anything_is_cut(file: HistoryFile, history: History) -> None:
+    for row in history.rows[:4]:
+        file.append(row)
+    damaged = file.path.read_bytes().replace(b'"loss": ', b'"lass": ', 1)
+    file.path.write_bytes(damaged)
+    words = r"history\.jsonl: line 1 of 4 is damaged\. Mend the file, or start again in another folder\."
+    with pytest.raises(FolderError, match=words):
+        file.go_on_after(3)
+    assert file.path.read_bytes() == damaged
+
+
+def test_rows_after_those_to_go_on_from_are_cut_whatever_they_are(file: HistoryFile, history: History) -> None:
+    for row in history.rows[:2]:
+        file.append(row)
+    with file.path.open("a", encoding="utf-8") as more:
+        more.write('not a row\n{"kind": "upd')
+    assert file.go_on_after(2) == list(history.rows[:2])
+    file.append(history.rows[2])
+    assert HistoryFile.read(file.path).rows == list(history.rows[:3])

@@ -20,7 +20,7 @@ from instep.cli.train import TrainOptions
 from instep.data.pieces import piece
 from instep.data.structure import size
 from instep.errors import CheckpointError
-from instep.records import differences
+from instep.run.changes import data_differences
 from instep.run.description import as_setting
 from instep.run.run_files import CHECKPOINTS, RecordedRun, read_run, section
 from instep.trainer import Trainer
@@ -137,5 +137,5 @@ def _as_recorded(name: str, now: Any, recorded: Mapping[str, Any], found: script
 def _note_other_data(run: RecordedRun, trainer: Trainer) -> None:
     before, now = section(run.description, "data"), trainer.run.describe()["data"]
     if before:
-        for where, old, new in differences(before, now, "data"):
-            say(f"{where} is not that of the run: it was {old}, now it is {new}", YELLOW, who="note")
+        for one in data_differences(before, now):
+            say(f"this is not the data of the run (before -> now): {one.text}", YELLOW, who="note")

@@ -94,7 +94,7 @@ class UpdateCycle:
             raise DescriptionError(f'on_nonfinite={on_nonfinite!r} is not known; use "stop" or "skip".')
         self.optimizer = optimizer
         self.model = model
-        self._clipping = Clipping(optimizer, norm=clip_norm, value=clip_value)
+        self._clipping = Clipping(optimizer, norm=clip_norm, value=clip_value, model=model)
         self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
         self._on_nonfinite = on_nonfinite

@@ -16,7 +16,8 @@ from torch.optim import Optimizer
 
 from instep.distributed.dtensors import is_sharded, local, norm_of_all, summed, whole
 from instep.errors import DescriptionError
-from instep.optim.parts import slots_of
+from instep.optim.kinds import named_in_groups, require_dense
+from instep.text import listed
 
 Limit = float | Mapping[str, float] | None
 _Kind = Literal["clip_norm", "clip_value"]
@@ -44,11 +45,14 @@ class Clipping:
     Clipped(norm=tensor(3.), clipped=tensor(True))
     """
 
-    def __init__(self, optimizer: Optimizer, *, norm: Limit = None, value: Limit = None) -> None:
+    def __init__(self, optimizer: Optimizer, *, norm: Limit = None, value: Limit = None, model: nn.Module | None = None) -> None:
         self._optimizer = optimizer
+        self._model = model
         self._limits: dict[_Kind, Limit] = {"clip_norm": norm, "clip_value": value}
         for kind, limit in self._limits.items():
             _check(kind, limit, optimizer)
+        self._require_dense()
+        self._require_real()
 
     @property
     def active(self) -> bool:
@@ -58,10 +62,41 @@ class Clipping:
     def apply(self) -> Clipped:
         """Clip the gradients as they are now."""
         flags: list[Tensor] = []
-        norm = self._by_norm(flags) if self._asks("clip_norm") else None
-        if self._asks("clip_value"):
-            self._by_value(flags)
+        try:
+            norm = self._by_norm(flags) if self._asks("clip_norm") else None
+            if self._asks("clip_value"):
+                self._by_value(flags)
+        except RuntimeError:
+            self._require_dense()  # says what torch's words mean, where it is that
+            raise
         return Clipped(norm, _any(flags))
+
+    def _require_dense(self) -> None:
+        """A norm is measured over all groups; values are clipped in the groups that have a limit."""
+        if self._asks("clip_norm"):
+            require_dense(self._said("clip_norm"), "measure", self._optimizer, self._model, is_meant=lambda _: True)
+        limited = self._limited_by_value()
+        if limited:
+            require_dense(self._said("clip_value"), "clip", self._optimizer, self._model, is_meant=lambda p: p in limited)
+
+    def _require_real(self) -> None:
+        limited = self._limited_by_value()
+        names = [name for name, p in named_in_groups(self._optimizer, self._model) if p.is_complex() and p in limited]
+        if names:
+            raise DescriptionError(
+                f"{self._said('clip_value')} cannot clip the complex gradient of {listed(names, most=8)}: complex numbers have "
+                "no order; use clip_norm=, or a parameter of two real numbers (torch.view_as_complex in forward)."
+            )
+
+    def _limited_by_value(self) -> set[Tensor]:
+        groups = self._optimizer.param_groups
+        limits = [_limit(group, "clip_value", self._limits["clip_value"])[1] for group in groups]
+        return {p for group, limit in zip(groups, limits, strict=True) if limit < math.inf for p in group["params"]}
+
+    def _said(self, kind: _Kind) -> str:
+        """The option as it was given, or as the first group that has it says it."""
+        own = next((group[kind] for group in self._optimizer.param_groups if group.get(kind) is not None), None)
+        return f"{kind}={self._limits[kind] if self._limits[kind] is not None else own}"
 
     def _by_norm(self, flags: list[Tensor]) -> Tensor:
         norms = []
@@ -101,15 +136,10 @@ def nonfinite_gradients(optimizer: Optimizer, model: nn.Module | None = None) ->
 
     For when trouble is known: it reads every gradient, and waits for the device.
     """
-    names = {id(slot.parameter): slot.name for slot in reversed(slots_of(model))} if model is not None else {}
     found = []
-    for index, group in enumerate(optimizer.param_groups):
-        own_names = group.get("param_names") or [
-            f"parameter {i} of group {group.get('name', index)!r}" for i in range(len(group["params"]))
-        ]
-        for own_name, parameter in zip(own_names, group["params"], strict=True):
-            if parameter.grad is not None and (said := _nonfinite(parameter.grad)):
-                found.append(f"{names.get(id(parameter), own_name)} ({said})")
+    for name, parameter in named_in_groups(optimizer, model):
+        if parameter.grad is not None and (said := _nonfinite(parameter.grad)):
+            found.append(f"{name} ({said})")
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from instep.distributed.dtensors import local, summed
 from instep.errors import DescriptionError
+from instep.optim.kinds import require_dense
 from instep.optim.parts import slots_of
 
 
@@ -47,7 +48,7 @@ class Penalty:
         for name, factor in (("l1", l1), ("l2", l2)):
             if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 <= factor < math.inf:
                 raise DescriptionError(f"{name}={factor!r} is no factor of a penalty; use a number, 0 or more.")
-        self._optimizer, self._l1, self._l2 = optimizer, float(l1), float(l2)
+        self._optimizer, self._model, self._l1, self._l2 = optimizer, model, float(l1), float(l2)
         self._least_dimensions = 0 if bias_and_norm else 2
         self._spared: set[Tensor] = set()
         if model is not None and not bias_and_norm:
@@ -56,6 +57,7 @@ class Penalty:
             raise DescriptionError(
                 f"l1={l1}, l2={l2} act on nothing: all parameters of the optimizer are bias or norm; pass bias_and_norm=True."
             )
+        self._require_dense()
 
     @property
     def active(self) -> bool:
@@ -70,16 +72,28 @@ class Penalty:
         ]
         if not self.active or not parameters:
             return torch.tensor(0.0)
-        gradients, weights = local(_gradient(p) for p in parameters), local(parameters)
+        try:
+            terms = self._add(local(_gradient(p) for p in parameters), local(parameters))
+        except RuntimeError:
+            self._require_dense()  # says what torch's words mean, where it is that
+            raise
+        return summed(sum(terms[1:], terms[0]), parameters)
+
+    def _add(self, gradients: list[Tensor], weights: list[Tensor]) -> list[Tensor]:
         terms = []
         if self._l1:
             for p, gradient in zip(weights, gradients, strict=True):  # a third of the time and none of the memory of foreach
-                gradient.add_(p.sign(), alpha=self._l1)
-            terms.append(self._l1 * _summed([p.abs().sum(dtype=_wide(p)) for p in weights]))
+                gradient.add_(p.sgn(), alpha=self._l1)  # p/|p| where p is complex
+            terms.append(self._l1 * _summed([size.sum(dtype=_wide(size)) for size in (p.abs() for p in weights)]))
         if self._l2:
             torch._foreach_add_(gradients, weights, alpha=2 * self._l2)
             terms.append(self._l2 * _summed([norm.square() for norm in torch._foreach_norm(weights)]))
-        return summed(sum(terms[1:], terms[0]), parameters)
+        return terms
+
+    def _require_dense(self) -> None:
+        for name, factor in (("l1", self._l1), ("l2", self._l2)):
+            if factor:
+                require_dense(f"{name}={factor}", "be added to", self._optimizer, self._model, is_meant=self._is_meant)
 
     def _is_meant(self, parameter: Tensor) -> bool:
         return parameter.ndim >= self._least_dimensions and parameter not in self._spared

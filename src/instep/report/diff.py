@@ -1,14 +1,15 @@
 """Two runs side by side: what differs in their descriptions, and their numbers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from instep.run.run_files import RecordedRun
+from instep.run.run_files import RecordedRun, section
 from instep.text import clean, columns, number
 
 # What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
 OWN = frozenset({"created", "status", "format", "script.options"})
 WIDTH = 48
+MOST = 20  # rows about the model
 _NOTHING = object()
 
 
@@ -23,7 +24,8 @@ def render(one: RecordedRun, other: RecordedRun, weights: list[str]) -> str:
 
 
 def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str]) -> list[str]:
-    ours, theirs = dict(_leaves(one)), dict(_leaves(other))
+    kept = [part for part in ("modules", "attributes", "code") if part in one and part in other]  # older ones have none
+    ours, theirs = dict(_leaves(_for_people(one, kept))), dict(_leaves(_for_people(other, kept)))
     rows = [
         (name, _text(ours.get(name, _NOTHING)), _text(theirs.get(name, _NOTHING)))
         for name in dict.fromkeys([*ours, *theirs])
@@ -31,7 +33,33 @@ def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[
     ]
     if not rows:
         return ["the descriptions are the same"]
-    return columns(("description", *runs), rows, left=("description", *runs))
+    of_model = [row for row in rows if row[0].startswith("model.")]
+    shown = [row for row in rows if row not in of_model[MOST:]]
+    more = [f"and {len(of_model) - MOST} more of the model"] if len(of_model) > MOST else []
+    return columns(("description", *runs), shown, left=("description", *runs)) + more
+
+
+class _Hash(str):
+    """What is compared, and says nothing to people."""
+
+
+def _for_people(description: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
+    """The description with modules and their values under "model", code by its owner, and hashes as what they are."""
+    told = {name: part for name, part in description.items() if name not in ("modules", "attributes", "code", "moved")}
+    if "modules" in kept:
+        named = {name or "itself": text for name, text in section(description, "modules").items()}
+        told["model"] = {**section(description, "model"), **named, **section(description, "attributes")}
+    parts = section(section(description, "code"), "parts") if "code" in kept else {}
+    for owner, part in parts.items():
+        functions = {name: _Hash(value) for name, value in section(part, "functions").items()}
+        told[f"code of {owner}"] = {**functions, **section(part, "values")}
+    told["data"] = {
+        name: {key: _Hash(value) if key == "hash" else value for key, value in one.items() if key not in ("content", "read")}
+        | ({"values": _Hash(one["content"])} if "content" in one else {})
+        for name, one in section(description, "data").items()
+        if isinstance(one, Mapping)
+    }
+    return told
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -82,5 +110,7 @@ def _step(run: RecordedRun) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, _Hash):
+        return "differs"
     text = "-" if value is _NOTHING else clean(value if isinstance(value, str) else repr(value))
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…"

@@ -1,16 +1,19 @@
 """Changes: what differs between the description of a run in its folder and the one that wants to go on with it."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from instep.errors import ChangedRun, InstepError
-from instep.records import Change, differences
+from instep.records import differences
+from instep.run.description import named
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
 from instep.text import cut
 
 # What decides the result and must be the same, and what only has to be said.
-COMPARED = ("hyper_parameters", "settings", "model", "optimizer", "data")
+BY_VALUE = ("hyper_parameters", "settings", "model", "optimizer")
+COMPARED = (*BY_VALUE, "data", "modules", "attributes", "code")
+HASHES = ("hash", "content", "read")
 NOTICED = ("device", "processes", "threads", "versions")
 # How long a run is may change where the schedule does not depend on it; that is judged apart.
 LENGTHS = ("epochs", "max_steps")
@@ -30,32 +33,131 @@ RENAMED = {"every": "update_every"}
 GONE = ("channels_last",)
 
 
+class Difference(NamedTuple):
+    """Something that is not as it was: where it stands, which says what allows it, and how it is told."""
+
+    where: str
+    text: str
+
+
+class Compared(NamedTuple):
+    """What a comparison found that does not stop the run."""
+
+    notices: list[str]  # what does not decide the result
+    is_changed: bool  # whether something that does was allowed to change
+
+
 def require_same(
     before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
-) -> list[str]:
-    """Raises where a run would go on as another one; returns notices about what changed and does not decide the result."""
+) -> Compared:
+    """Raises where a run would go on as another one."""
     before = upgraded(before, now)
-    found = [change for part in COMPARED for change in differences(before.get(part), now.get(part), part)]
-    lengths = [change for change in found if _short(change[0]) in LENGTHS]
+    found = [Difference(*one) for part in BY_VALUE for one in _by_value(before, now, part)]
+    found += [*data_differences(before.get("data"), now.get("data")), *_modules(before, now), *_code(before, now)]
+    lengths = [one for one in found if _short(one.where) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
     excused = {*allowed, *(LENGTHS if longer_is_fine and grows else ())}
-    fixed = ("batch_size", "drop_last", "model") if before.get("steps_per_epoch") != now.get("steps_per_epoch") else ("model",)
-    excused -= set(fixed)  # the place of the next batch, and what is restored into, would not be what they were
-    wrong = [change for change in found if not _is_allowed(change[0], excused)]
+    # The place of the next batch, and what is restored into, would not be what they were.
+    fixed = ("batch_size", "drop_last") if before.get("steps_per_epoch") != now.get("steps_per_epoch") else ()
+    wrong = [one for one in found if _is_fixed(one.where, fixed) or not _is_allowed(one.where, excused)]
     if wrong:
-        names = tuple(name for name in dict.fromkeys(_short(where) for where, _, _ in wrong) if name not in fixed)
+        names = tuple(dict.fromkeys(_short(one.where) for one in wrong if not _is_fixed(one.where, fixed)))
         advice = f", or pass allow_changes=({', '.join(map(repr, names))},)" if names else ""
-        rows = "\n".join(f"  {where}: {_shown(old)} -> {_shown(new)}" for where, old, new in wrong[:20])
+        rows = "\n".join(f"  {one.text}" for one in wrong[:20])
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         changes = f"{folder} holds a run with another description (before -> now):\n{rows}{more}"
-        lasting = _about_lengths(lengths, grows)
+        lasting = _about_lengths(bool(lengths), grows)
         raise ChangedRun(
             f"{changes}\nUse another folder, move this one away to start again{advice}.{lasting}",
             changes=f"{changes}\n{lasting.strip()}".rstrip(),
             names=names,
         )
     noticed = [change for part in NOTICED for change in differences(before.get(part), now.get(part), part)]
-    return [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
+    notices = [f"{where} was {_shown(old)} before, is {_shown(new)} now" for where, old, new in noticed]
+    return Compared([*notices, *_not_compared(before, now)], bool(found))
+
+
+def _by_value(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[Difference]:
+    for where, old, new in differences(before.get(part), now.get(part), part):
+        yield Difference(where, _told(where, old, new))
+
+
+def data_differences(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> Iterator[Difference]:
+    """Lengths and shapes as they are; values by whose they are, since a hash says nothing to anybody."""
+    before, now = before or {}, now or {}
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name) or {}, now.get(name) or {}
+        shown = [{key: value for key, value in one.items() if key not in HASHES} for one in (old, new)]
+        told = [Difference(where, _told(where, *values)) for where, *values in differences(*shown, f"data.{name}")]
+        yield from told or _values(name, old, new)
+
+
+def _values(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    where, shapes = f"data.{name}", new.get("columns", [])
+    ours, theirs = old.get("content"), new.get("content")
+    if ours is None or theirs is None or ours == theirs:
+        if old.get("hash") != new.get("hash"):
+            yield Difference(where, f"{where}: the samples that were looked at have other values")
+        return
+    if ours.get("picks") != theirs.get("picks"):
+        yield Difference(where, f"{where}: other samples of the same data")
+    pairs = zip(ours["columns"], theirs["columns"], strict=False)
+    other = [number for number, (one, another) in enumerate(pairs) if one != another]
+    if other and len(theirs["columns"]) != len(shapes):
+        yield Difference(where, f"{where}: has other values")
+    for number in other if len(theirs["columns"]) == len(shapes) else ():
+        yield Difference(where, f"{where}: column {number}, {shapes[number]}, has other values")
+
+
+def _modules(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    """Module by module, where the parameters are the same; where they are not, that says it. Of another module no values."""
+    ours, theirs = before.get("modules"), now.get("modules")
+    if ours is None or theirs is None or before.get("model") != now.get("model"):
+        return
+    other = [name for name in _differing(ours, theirs) if not _has_moved(before, f"modules.{name}")]
+    for name in other:
+        where = f"model.{name}" if name else "model"
+        yield Difference(where, _told(where, ours.get(name), theirs.get(name)))
+    ours, theirs = before.get("attributes") or {}, now.get("attributes") or {}
+    for name in _differing(ours, theirs):
+        if name.rpartition(".")[0] not in other and not _has_moved(before, f"attributes.{name}"):
+            yield Difference(f"model.{name}", _told(f"model.{name}", ours.get(name), theirs.get(name)))
+
+
+def _code(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+    ours, theirs = before.get("code"), now.get("code")
+    if ours is None or theirs is None:
+        return
+    for owner in [owner for owner in theirs["parts"] if owner in ours["parts"]]:
+        where = owner if owner.split(".")[0] in ("data", "model") else f"settings.{owner}"
+        old, new = ours["parts"][owner], theirs["parts"][owner]
+        for name in _differing(old["functions"], new["functions"]) if ours["python"] == theirs["python"] else ():
+            said = "has another body" if name in old["functions"] and name in new["functions"] else "is new"
+            yield Difference(where, f"code of {owner}: {name} {said if name in new['functions'] else 'is gone'}")
+        for name in _differing(old["values"], new["values"]):
+            if not _has_moved(before, f"code.parts.{owner}.values.{name}"):
+                shown = _told(f"{name} of {owner}", old["values"].get(name), new["values"].get(name))
+                yield Difference(where, shown)
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name) or (name in old) != (name in new)]
+
+
+def _has_moved(before: Mapping[str, Any], path: str) -> bool:
+    """Whether training itself changed this in the process before: then it may stand anywhere."""
+    return any(one == path or one.startswith(f"{path}.") for one in before.get("moved") or ())
+
+
+def _not_compared(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    ours, theirs = before.get("code"), now.get("code")
+    if ours is None or theirs is None or ours["python"] == theirs["python"] or not theirs["parts"]:
+        return []
+    return [f"the code of {', '.join(theirs['parts'])} cannot be compared: Python {ours['python']} compiled it before"]
+
+
+def _is_fixed(where: str, fixed: Collection[str]) -> bool:
+    return where.startswith("model.parameters.") or _short(where) in fixed
 
 
 def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -64,7 +166,7 @@ def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[
     The names of a frame's columns were not kept; the hash of its numbers was, so these are as they are now.
     """
     known = {RENAMED.get(name, name): value for name, value in (description.get("settings") or {}).items()}
-    settings = {name: value for name, value in known.items() if name not in GONE or value}
+    settings = {name: named(value) for name, value in known.items() if name not in GONE or value}
     sets = [name for name in description.get("data") or {} if name != "train"]
     for moved, owners in ((MOVED_TO_TRAIN, ["train"]), (MOVED_TO_VALID, sets)):
         for old, new in moved.items():
@@ -90,11 +192,17 @@ def _short(where: str) -> str:
     return parts[0] if parts[0] in ("data", "model") else parts[-1]
 
 
+def _told(name: str, old: Any, new: Any) -> str:
+    if isinstance(old, Mapping) and isinstance(new, Mapping) and "hash" in old and "hash" in new:
+        return f"{name}: other values"
+    return f"{name}: {_shown(old)} -> {_shown(new)}"
+
+
 def _shown(value: Any) -> str:
     return cut("nothing" if value is None else value)
 
 
-def _about_lengths(lengths: list[Change], grows: bool) -> str:
+def _about_lengths(lengths: bool, grows: bool) -> str:
     if not lengths:
         return ""
     if not grows:

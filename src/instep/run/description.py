@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,20 +19,24 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep.data.device import Placed
-from instep.data.sources.recognize import Position, Source
+from instep.data.sources.recognize import Source
 from instep.data.sources.stream import Stream
-from instep.data.sources.underlying import frame_layout
-from instep.data.structure import columns
+from instep.data.sources.underlying import frame_layout, underlying
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.optim.which_weights import choose_weights
-from instep.records import Plan
+from instep.records import Plan, differences
+from instep.run.code import DataSet, describe_code
+from instep.run.fingerprint import Known, fingerprint
+from instep.run.module_texts import describe_modules
 from instep.run.modules import HEAD, module_rows
+from instep.run.plain import digest, without_addresses
 from instep.schedules import Schedule, sparkline
 from instep.text import plural
 
 FORMAT = 1
+_HASHED = re.compile(r":([0-9a-f]{12}|[0-9a-f]{16})$")
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,49 @@ class Description:
     monitor_mode: str
     notes: tuple[str, ...]
     processes: int = 1
+    built: "Built" = field(default=None)  # type: ignore[assignment]  # made here; kept where the description is replaced
+    hashed: Known = field(default_factory=dict)  # data that was hashed already
     frozen: tuple[str, ...] = field(init=False)  # the parameters that take no gradient when the run is described
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frozen", tuple(name for name, p in self.model.named_parameters() if not p.requires_grad))
+        if self.built is None:
+            object.__setattr__(self, "built", build_of(self))
+
+
+class Built(NamedTuple):
+    """The modules and the code of a run as the script made them, taken before anything is called: forwards may count."""
+
+    modules: Mapping[str, str]
+    attributes: Mapping[str, Any]
+    code: Mapping[str, Any]
+
+
+def build_of(description: Description) -> Built:
+    """As they are now."""
+    settings = description.settings
+    owners: dict[str, Any] = {"model": description.model}
+    for name in ("loss", "objective", "metrics", "schedule", "train", *description.valid):
+        owners |= _owners(name, settings.get(name))
+    for name, optimizer in description.optimizers.items():
+        owners[f"optimizer.{name}" if name else "optimizer"] = type(optimizer)
+    for name, source in {"train": description.train, **description.valid}.items():
+        owners[f"data.{name}"] = DataSet(source.dataset if isinstance(source, Stream) else underlying(source))
+    model = description.model
+    return Built(*describe_modules(model), describe_code(owners, model))
+
+
+def _owners(name: str, setting: Any) -> dict[str, Any]:
+    """What was passed under a name, or under several in it."""
+    if not isinstance(setting, Mapping):
+        return {name: setting}
+    return {f"{name}.{key}": value for key, value in setting.items()}
+
+
+def moved(description: Description) -> list[str]:
+    """What training itself has changed of what the script made, such as a count of calls: where it stands in `run.json`."""
+    before, now = description.built._asdict(), build_of(description)._asdict()
+    return [where for where, _, _ in differences(before, now)]
 
 
 def plan_of(description: Description) -> Plan:
@@ -115,15 +159,16 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         "format": FORMAT,
         "title": _title(description.model),
         "hyper_parameters": {name: as_setting(value) for name, value in hyper_parameters.items()},
-        "settings": {name: as_setting(value) for name, value in description.settings.items()}
+        "settings": {name: named(as_setting(value)) for name, value in description.settings.items()}
         | ({"frozen": list(description.frozen)} if description.frozen else {}),
         "model": {
             "class": _title(description.model),
             "parameters": {name: list(p.shape) for name, p in description.model.named_parameters()},
         },
         "optimizer": as_setting(description.optimizers.get("", description.optimizers)),
-        "data": {"train": fingerprint(description.train), **{n: fingerprint(s) for n, s in description.valid.items()}},
-        **({"test": {name: fingerprint(source) for name, source in description.test.items()}} if description.test else {}),
+        **description.built._asdict(),
+        "data": _data({"train": description.train, **description.valid}, description.hashed),
+        **({"test": _data(description.test, description.hashed)} if description.test else {}),
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),
@@ -152,7 +197,7 @@ def as_setting(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         value = torch.from_numpy(np.ascontiguousarray(value)) if value.dtype.kind in "biuf" else value.tolist()
     if isinstance(value, Tensor):
-        return f"tensor{tuple(value.shape)}:{_digest([value])}"
+        return f"tensor{tuple(value.shape)}:{digest([value])}"
     if isinstance(value, Mapping):
         return {str(key): as_setting(inner) for key, inner in value.items()}
     if isinstance(value, set | frozenset):
@@ -168,7 +213,7 @@ def as_setting(value: Any) -> Any:
         return {"function": as_setting(value.func), "arguments": as_setting(value.args), "options": as_setting(value.keywords)}
     if isinstance(value, nn.Module):
         tensors = [tensor for tensor in value.state_dict().values() if isinstance(tensor, Tensor)]
-        return f"{value!r}:{_digest(tensors)}" if tensors else repr(value)
+        return f"{value!r}:{digest(tensors)}" if tensors else repr(value)
     if isinstance(value, FunctionType):
         return _function(value)
     return name_of(value) if callable(value) else type(value).__name__
@@ -178,44 +223,45 @@ def _function(function: FunctionType) -> str:
     """A function of the user's own by its name and what it does: another body is another function."""
     if function.__module__.split(".")[0] in ("torch", "instep"):
         return name_of(function)
-    digest = hashlib.blake2b(digest_size=6)
-    _digest_code(digest, function.__code__)
+    made = hashlib.blake2b(digest_size=6)
+    _digest_code(made, function.__code__)
     bound = [cell.cell_contents for cell in function.__closure__ or () if isinstance(cell.cell_contents, int | float | str)]
-    digest.update(repr((function.__defaults__, bound)).encode())
-    return f"{name_of(function)}:{digest.hexdigest()}"
+    made.update(without_addresses(repr((function.__defaults__, bound))).encode())
+    return f"{name_of(function)}:{made.hexdigest()}"
 
 
-def _digest_code(digest: "hashlib.blake2b", code: CodeType) -> None:
-    digest.update(code.co_code + repr(code.co_names).encode())
+def _digest_code(made: "hashlib.blake2b", code: CodeType) -> None:
+    made.update(code.co_code + repr(code.co_names).encode())
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            _digest_code(digest, constant)
+            _digest_code(made, constant)
         else:
-            digest.update(repr(constant).encode())
+            made.update(repr(constant).encode())
+
+
+def named(setting: Any) -> Any:
+    """A setting without the hashes of functions and modules, which stand among the code."""
+    if isinstance(setting, dict):
+        return {name: named(inner) for name, inner in setting.items()}
+    if isinstance(setting, list):
+        return [named(inner) for inner in setting]
+    return _HASHED.sub("", setting) if isinstance(setting, str) and not setting.startswith("tensor(") else setting
 
 
 def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
-def fingerprint(source: Source | Stream) -> dict[str, Any]:
-    """What identifies data: its length, its structure, and a hash of 64 samples at fixed places.
+def _data(sources: Mapping[str, Source | Stream], known: Known) -> dict[str, Any]:
+    """The fingerprints, with the names that a frame has."""
+    return {name: {**fingerprint(source, known), **_frame(source)} for name, source in sources.items()}
 
-    Of an iterable only what it says of itself: reading it would use it up.
-    """
-    if isinstance(source, Stream):
-        return {"samples": source.length, "iterable": type(source.dataset).__name__}
-    n = len(source)
-    places = torch.linspace(0, n - 1, min(n, 64), dtype=torch.float64).round().long()
-    batch = source.fetch(places, Position(seed=0, epoch=0, place=0))
-    found = list(columns(batch))
-    shapes = [f"{c.dtype}{tuple(c.shape[1:])}" if isinstance(c, Tensor) else "list" for c in found]
-    told_columns = {"samples": n, "columns": shapes, "hash": _digest(found)}
-    layout = frame_layout(source)
+
+def _frame(source: Source | Stream) -> dict[str, Any]:
+    layout = None if isinstance(source, Stream) else frame_layout(source)
     if layout is None:
-        return told_columns
-    classes = {"classes": as_setting(layout.classes)} if layout.classes else {}
-    return {**told_columns, "names": list(layout.names), **classes}
+        return {}
+    return {"names": list(layout.names), **({"classes": as_setting(layout.classes)} if layout.classes else {})}
 
 
 def _samples_line(source: Source | Stream) -> str:
@@ -343,17 +389,6 @@ def _monitor_line(description: Description) -> str:
     if (patience := description.settings["patience"]) is not None:
         line += f"; stops after {plural(patience, 'evaluation')} without a better one"
     return line + ("; ends on the best weights" if description.settings["restore_best"] else "")
-
-
-def _digest(found: list[Any]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for column in found:
-        if isinstance(column, Tensor):
-            raw = column.detach().cpu().contiguous().reshape(-1)
-            digest.update(raw.view(torch.uint8).numpy().tobytes() if raw.numel() else b"")
-        else:
-            digest.update(repr(column).encode())
-    return digest.hexdigest()
 
 
 def _git_commit() -> str | None:

@@ -3,14 +3,14 @@
 Without a folder nothing is kept, and everything here does nothing. Only rank 0 enters; what it finds is for all processes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instep.checkpoint import Checkpoint, Skipped, read_newest, steps
 from instep.errors import FolderError
-from instep.run.changes import COMPARED, ignores_length, require_same
+from instep.run.changes import COMPARED, Compared, ignores_length, require_same
 from instep.run.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class FolderEntry:
         self.checkpoint: Checkpoint | None = None  # what was found, on rank 0, until it is restored
         self._folder: RunFolder | None = None
         self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
+        self._moved: Callable[[], list[str]] = list  # what training has changed of what the script made
 
     def enter(self, run: "Run") -> Found:
         """Take the lock of the folder and find the run that is in it."""
@@ -69,6 +70,7 @@ class FolderEntry:
         """Say how the run ended, and let go of the folder."""
         if self._folder is not None:
             try:
+                self._folder.note_moved(self._moved())
                 self.set_status(state, step)
             finally:
                 self._folder.leave()
@@ -76,7 +78,7 @@ class FolderEntry:
     def _find(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
         now = self._describe(run)
         is_begun = before is not None and bool(steps(folder.checkpoints))
-        notices = _compare(run, before, now) if before is not None and is_begun else []
+        compared = _compare(run, before, now) if before is not None and is_begun else Compared([], is_changed=False)
         _require_described(folder, before)
         run.logbook.keep_in(folder.history)
         held = run.processes.shares(run.model)
@@ -84,12 +86,12 @@ class FolderEntry:
         folder.describe(now, None if before is None else before.get("created"))
         self._described = self._described or now
         self.checkpoint = checkpoint
-        changed = before is not None and is_begun and any(before.get(part) != now.get(part) for part in COMPARED)
+        self._moved = run.moved
         return Found(
-            notices=(*notices, *_say_found(before, checkpoint, skipped)),
+            notices=(*compared.notices, *_say_found(before, checkpoint, skipped)),
             step=None if checkpoint is None else checkpoint.step,
             is_saved=not skipped,
-            has_changed=changed,
+            has_changed=compared.is_changed,
         )
 
     def _come_back(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
@@ -109,7 +111,7 @@ class FolderEntry:
         return {**run.describe(), **({} if known is None else {part: known[part] for part in COMPARED})}
 
 
-def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> Compared:
     longer_is_fine = ignores_length(run.options.schedule, before.get("total_steps", 0), now["total_steps"])
     return require_same(before, now, allowed=run.allow_changes, folder=run.folder, longer_is_fine=longer_is_fine)
 

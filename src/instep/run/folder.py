@@ -47,6 +47,12 @@ class RunFolder:
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._description = {**description, "created": created or now}
 
+    def note_moved(self, moved: list[str]) -> None:
+        """What training has changed of what the script made: written with the next status."""
+        known = set(self._description.get("moved", []))
+        if moved:
+            self._description["moved"] = sorted(known.union(moved))
+
     def leave(self) -> None:
         self._lock.release()
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from instep.errors import DescriptionError, FolderError
+from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.run.history import History, HistoryFile, free_names
@@ -168,12 +168,7 @@ class Logbook:
         """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off."""
         if self._file is None:
             return
-        rows = 0 if state is None else state["history_rows"]
-        self._file.cut(self._file.length_of(rows))
-        read = HistoryFile.read(self._file.path) if rows else None
-        if read is not None and read.problem is not None:
-            raise FolderError(f"{read.problem} Mend the file, or start again in another folder.")
-        found = [] if read is None else read.rows
+        found = self._file.go_on_after(0 if state is None else state["history_rows"])
         self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
         if state is not None:
             self._window.restore(state["window"])

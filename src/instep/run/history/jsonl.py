@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 
 from instep.errors import FolderError
 from instep.run.history.record import NO_COLUMNS, Row
+
+_CHECKSUM = re.compile(rb'"crc": "([0-9a-f]{8})"}}\n')
+_CHECKSUM_BYTES = 20
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,9 @@ class ReadBack:
 class HistoryFile:
     """A file of JSON lines that only grows, one row a line, each written out at once.
 
-    inf and nan, for which JSON has no words, are written as `{"$float": "inf"}` and restored by `read`.
+    inf and nan, for which JSON has no words, are written as `{"$float": "inf"}` and restored by `read`. A line ends in a checksum
+    of all that stands before it, beside what depends on the clock: `"clock": {"seconds": 1.0, "crc": "8d39f2a1"}}`. Lines of
+    earlier versions have none.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -41,11 +48,11 @@ class HistoryFile:
         """Write one row: what was appended outlives a killed process. 10 µs of it are for not keeping the file open."""
         if not self._whole:
             self._check(self.length_bytes, "ends in a torn line; cut() it to the length that read() gives before appending.")
-        line = json.dumps(_tag(row), allow_nan=False).encode()
+        line = _line(row)
         self._whole = False  # should the disk be full
         try:
             with self.path.open("ab") as file:
-                file.write(line + b"\n")
+                file.write(line)
         except OSError as error:
             raise FolderError(f"{self.path} cannot be written to: {error.strerror}.") from None
         self._whole = True
@@ -68,21 +75,18 @@ class HistoryFile:
         if self.path.exists():
             os.truncate(self.path, length_bytes)
 
-    def length_of(self, rows: int) -> int:
-        """How many bytes the first `rows` rows take."""
-        length = found = 0
-        if rows and self.path.exists():
-            with self.path.open("rb") as file:
-                for line in file:
-                    if found == rows or not line.endswith(b"\n"):
-                        break
-                    length += len(line)
-                    found += 1
-        if found < rows:
+    def go_on_after(self, rows: int) -> list[Row]:
+        """The first `rows` rows; what stands after them is cut off. Where one is damaged or missing, nothing is cut."""
+        found = HistoryFile.read(self.path, most=rows) if rows and self.path.exists() else ReadBack([], 0, None)
+        if len(found.rows) < rows:
+            if found.problem is not None and "torn" not in found.problem:
+                damage = found.problem.partition(";")[0]
+                raise FolderError(f"{self.path}: {damage}. Mend the file, or start again in another folder.")
             raise FolderError(
-                f"{self.path} has {found} of the {rows} rows to go on from; put the file back, or start again (fresh)."
+                f"{self.path} has {len(found.rows)} of the {rows} rows to go on from; put the file back, or start again (fresh)."
             )
-        return length
+        self.cut(found.length_bytes)
+        return found.rows
 
     def _check(self, length_bytes: int, otherwise: str) -> None:
         """That a line ends at `length_bytes`."""
@@ -93,15 +97,15 @@ class HistoryFile:
                     raise FolderError(f"{self.path} {otherwise}")
 
     @staticmethod
-    def read(path: str | Path) -> ReadBack:
-        """The rows of a file. A torn last line, as a kill leaves it, is left out and reported, like any other damage."""
+    def read(path: str | Path, *, most: int | None = None) -> ReadBack:
+        """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as any damage."""
         rows: list[Row] = []
         length_bytes = 0
         lines = Path(path).read_bytes().splitlines(keepends=True)
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(lines[:most], start=1):
             row = _row(line)
             if row is None:
-                torn = number == len(lines)
+                torn = number == len(lines) and not line.endswith(b"\n")
                 problem = (
                     "the last line is torn and left out" if torn else f"line {number} of {len(lines)} is damaged; read up to it"
                 )
@@ -111,26 +115,44 @@ class HistoryFile:
         return ReadBack(rows, length_bytes, None)
 
 
+def _line(row: Mapping[str, Any]) -> bytes:
+    """A row as it is written, with the checksum of what stands before it."""
+    clock = row.get("clock") or {}
+    others = {name: value for name, value in row.items() if name != "clock"}
+    start = json.dumps(_tag({**others, "clock": clock}), allow_nan=False)[:-2] + (", " if clock else "")
+    return f'{start}"crc": "{zlib.crc32(start.encode()):08x}"}}}}\n'.encode()
+
+
 def _row(line: bytes) -> Row | None:
+    """A row as it was; None where its line is not as it was written."""
     if not line.endswith(b"\n"):
+        return None
+    checked = _CHECKSUM.fullmatch(line, len(line) - _CHECKSUM_BYTES)
+    if checked is not None and int(checked[1], 16) != zlib.crc32(line[:-_CHECKSUM_BYTES]):
         return None
     try:
         row = json.loads(line, object_hook=_untag)
     except (ValueError, TypeError):
         return None
-    return row if isinstance(row, dict) and _is_whole(row) else None
+    if not isinstance(row, dict):
+        return None
+    clock = row.get("clock")
+    if checked is not None and isinstance(clock, dict) and clock.pop("crc", None) and not clock:
+        del row["clock"]
+    return row if _is_whole(row) else None
 
 
 def _is_whole(row: Row) -> bool:
     """Whether a row says where it stands, and nothing but numbers, and the reason of a cycle: who reads it need not ask again."""
-    is_cycle = row.get("kind") == "cycle"
+    is_cycle, clock = row.get("kind") == "cycle", row.get("clock", {})
     numbers = (value for name, value in row.items() if name not in (*NO_COLUMNS, *(("reason",) if is_cycle else ())))
     return (
         row.get("kind") in ("update", "evaluation", "test", "log", "cycle")
         and (not is_cycle or (isinstance(row.get("reason"), str) and row.keys() >= {"cycle", "start", "stop", "max_lr"}))
         and isinstance(row.get("step"), int)
         and isinstance(row.get("epoch"), int)
-        and isinstance(row.get("clock", {}), dict)
+        and isinstance(clock, dict)
+        and all(value is None or isinstance(value, int | float) for value in clock.values())
         and isinstance(row.get("tables", {}), dict)
         and all(value is None or isinstance(value, int | float) for value in numbers)
     )
