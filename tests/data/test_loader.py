@@ -44,6 +44,8 @@ def test_less_than_one_batch() -> None:
         DescriptionError, match="drop_last=True leaves nothing of 10 samples of train in batches of 11; use a small"
     ):
         loader(as_source(Y, "train"), batch_size=11, drop_last=True)
+    with pytest.raises(DescriptionError, match="leaves nothing of 1 sample of train in batches of 2"):
+        loader(as_source(Y[:1], "train"), batch_size=2, drop_last=True)
 
 
 def test_the_length_is_looked_at_as_an_epoch_begins() -> None:

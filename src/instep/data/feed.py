@@ -27,6 +27,7 @@ from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
 from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, give_notice
+from instep.text import plural
 
 BATCH_SIZE = 64
 MOST_COUNTED = 1_000_000  # samples of an iterable that are read to learn how many there are
@@ -359,8 +360,8 @@ def _check_steps(said: DataSource, data: Source | Stream) -> None:
     steps = said.steps_per_epoch
     if steps is not None and not isinstance(data, Stream):
         raise DescriptionError(
-            f"steps_per_epoch={steps} is for iterables; {data.name} has {len(data):,} samples, so the length of an epoch is "
-            "known. Use max_steps= for a shorter run, or sampler= for other epochs."
+            f"steps_per_epoch={steps} is for iterables; {data.name} has {plural(len(data), 'sample')}, so the length of "
+            "an epoch is known. Use max_steps= for a shorter run, or sampler= for other epochs."
         )
 
 

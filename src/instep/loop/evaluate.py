@@ -27,6 +27,7 @@ from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
 from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user
 from instep.optim.freeze import frozen_wishes
+from instep.text import plural
 
 EXPLAINED_HERE = (ObjectiveError, *EXPLAINED)
 
@@ -243,7 +244,8 @@ def _of_samples(output: Any, samples: int) -> Any:
     """What belongs to samples: of a mapping these entries alone; in a tuple None stands for what belongs to the batch, a loss."""
     if next(columns(output), None) is None:
         raise ObjectiveError(
-            f"the model gave {_seen(output)} for {samples} samples; predict joins outputs whose first dimension is the sample."
+            f"the model gave {_seen(output)} for {plural(samples, 'sample')}; predict joins outputs whose first dimension "
+            "is the sample."
         )
     if isinstance(output, Mapping):
         output = {name: part for name, part in output.items() if next(columns(part), None) is not None}
@@ -252,8 +254,8 @@ def _of_samples(output: Any, samples: int) -> Any:
     for column in columns(output):
         if len(column) != samples:
             raise ObjectiveError(
-                f"the model gave an output of length {len(column)} for {samples} samples; predict joins outputs whose first "
-                "dimension is the sample."
+                f"the model gave an output of length {len(column)} for {plural(samples, 'sample')}; predict joins outputs "
+                "whose first dimension is the sample."
             )
     return output
 

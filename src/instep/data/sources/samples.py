@@ -18,6 +18,7 @@ from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
 from instep.data.loading.failure import failed
 from instep.data.position import Collate, Indices, Position, Transform
 from instep.errors import DataError, DescriptionError
+from instep.text import plural
 
 SHOWN = 8  # samples that are named where a whole batch is meant
 
@@ -73,7 +74,7 @@ class Samples:
         length = len(self.dataset)
         if length != self._length:
             raise DataError(
-                f"{self.name} had {self._length:,} samples when the run was made, now it has {length:,}; "
+                f"{self.name} had {plural(self._length, 'sample')} when the run was made, now it has {length:,}; "
                 "every epoch needs the same number."
             )
 
@@ -106,7 +107,7 @@ class Samples:
         except Exception as error:
             raise failed(f"{_samples(indices)} of {self.name} cannot be loaded", error) from error
         if len(samples) != len(indices):
-            raise DataError(f"__getitems__ of {self.name} gave {len(samples)} samples for {len(indices)} indices.")
+            raise DataError(f"__getitems__ of {self.name} gave {plural(len(samples), 'sample')} for {len(indices)} indices.")
         return samples if self.transform is None else self._each_transformed(samples, indices, at, self.transform)
 
     def _each_transformed(self, samples: list[Any], indices: list[int], at: Position, transform: Transform) -> list[Any]:

@@ -20,6 +20,7 @@ from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
 from instep.errors import DataError, Notice
+from instep.text import plural
 
 PATIENCE_S = 3.0  # after which it is said that samples are being counted
 
@@ -146,11 +147,11 @@ class Stream:
         """A pass gave another number of samples than is known of this data."""
         if self._was_counted:
             return DataError(
-                f"{self.name} gave {self.length:,} samples when they were counted and {gave} in epoch {epoch}; an epoch of data "
-                "that changes its length has to be said: data.source(…, steps_per_epoch=…)."
+                f"{self.name} gave {plural(self.length or 0, 'sample')} when they were counted and {gave} in epoch "
+                f"{epoch}; an epoch of data that changes its length has to be said: data.source(…, steps_per_epoch=…)."
             )
         return DataError(
-            f"{self.name} says that it has {self.length:,} samples (its __len__) and gave {gave} in epoch {epoch}; "
+            f"{self.name} says that it has {plural(self.length or 0, 'sample')} (its __len__) and gave {gave} in epoch {epoch}; "
             "the two have to agree."
         )
 
@@ -233,7 +234,7 @@ class _Cursor:
         try:
             return self.sample(epoch, place)
         except StopIteration:
-            raise DataError(f"{self._stream.name} gave no sample when it was read for the {self.number + 1}th time.") from None
+            raise DataError(f"{self._stream.name} gave no sample when it was read again, pass {self.number + 1}.") from None
 
     def state(self) -> Any:
         """Where reading stands, as data; None where the iterable cannot say it."""
@@ -255,7 +256,7 @@ class _Cursor:
                     take(*self._span.place(number))
                 except StopIteration:
                     raise DataError(
-                        f"{self._stream.name} ended after {number:,} samples, before batch {self._span.index} of epoch "
+                        f"{self._stream.name} ended after {plural(number, 'sample')}, before batch {self._span.index} of epoch "
                         f"{self._span.epoch}, where this run goes on; it gave more when the run began."
                     ) from None
 
