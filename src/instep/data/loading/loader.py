@@ -14,6 +14,7 @@ from torch import Tensor
 from instep import keys
 from instep.data.batching import Batching
 from instep.data.device import is_out_of_memory, said
+from instep.data.loading.failure import failed
 from instep.data.loading.streaming import Streaming
 from instep.data.loading.worker_count import Choice, Stopwatch
 from instep.data.loading.workers import Workers
@@ -250,7 +251,11 @@ class Loader:
                 place += self._share.part(batch.index, batch.samples)[0]
             with keys.fork_rng(self._device):
                 keys.seed_all(keys.for_batch_transform(self._seed, batch.epoch, place), self._device)
-                data = transform(batch.data)
+                try:
+                    data = transform(batch.data)
+                except (SystemExit, GeneratorExit) as error:
+                    where = f"batch {batch.index} of epoch {batch.epoch} of {self.name}"
+                    raise failed(f"{where} cannot be transformed", error) from error
             yield batch._replace(data=data)
 
     def _noted(self, batches: Iterator[Batch], streaming: Streaming) -> Iterator[Batch]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from instep import keys
 from instep.data.collate import Misfit, collate, misfit
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
-from instep.data.loading.failure import failed
+from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Position, Transform
 from instep.errors import DataError, DescriptionError
 from instep.text import plural
@@ -91,7 +91,7 @@ class Samples:
                 slot[0] = index
                 seed_all(for_sample(seed, epoch, place + row))
                 samples.append(load(index))
-        except Exception as error:
+        except RAISED as error:
             raise self._unloadable(index, error) from error
         return samples
 
@@ -104,7 +104,7 @@ class Samples:
         keys.seed_all(keys.for_sample(at.seed, at.epoch, at.place))
         try:
             samples = list(self.dataset.__getitems__(indices))
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"{_samples(indices)} of {self.name} cannot be loaded", error) from error
         if len(samples) != len(indices):
             raise DataError(f"__getitems__ of {self.name} gave {plural(len(samples), 'sample')} for {len(indices)} indices.")
@@ -116,11 +116,11 @@ class Samples:
             keys.seed_all(keys.for_sample(at.seed, at.epoch, at.place + row))
             try:
                 samples[row] = transform(samples[row])
-            except Exception as error:
+            except RAISED as error:
                 raise self._unloadable(index, error) from error
         return samples
 
-    def _unloadable(self, index: int, error: Exception) -> DataError:
+    def _unloadable(self, index: int, error: BaseException) -> DataError:
         lies = f" (its length says there are {self._length:,})" if isinstance(error, IndexError) else ""
         return failed(f"sample {index} of {self.name} cannot be loaded{lies}", error)
 
@@ -128,11 +128,11 @@ class Samples:
         """The batch of these samples; the indices are for the errors."""
         try:
             return collate(samples) if self.collate is None else self.collate(samples)
-        except Exception as error:
+        except RAISED as error:
             raise uncollatable(samples, indices, self.name, error, theirs=self.collate is not None) from error
 
 
-def uncollatable(samples: list[Any], indices: list[int], name: str, error: Exception, *, theirs: bool) -> DataError:
+def uncollatable(samples: list[Any], indices: list[int], name: str, error: BaseException, *, theirs: bool) -> DataError:
     """Which sample does not fit, and how; or what the user's own collate function raised, and on which samples."""
     found = error if isinstance(error, Misfit) else misfit(samples)
     differing = ""

@@ -15,7 +15,7 @@ import numpy as np
 from instep import keys
 from instep.data.collate import collate
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
-from instep.data.loading.failure import failed
+from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
@@ -177,14 +177,14 @@ class Stream:
             iterator: Iterator[Any] = iter(self.dataset)
             if state is not None and not keeps_state and isinstance(iterator, Stateful):
                 iterator.load_state_dict(state)
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"{self.name} cannot be read", error) from error
         return iterator
 
     def collated(self, samples: list[Any], numbers: list[int]) -> Any:
         try:
             return collate(samples) if self.collate is None else self.collate(samples)
-        except Exception as error:
+        except RAISED as error:
             raise uncollatable(samples, numbers, self.name, error, theirs=self.collate is not None) from error
 
 
@@ -213,14 +213,14 @@ class _Cursor:
             sample = next(self._iterator)
         except StopIteration:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"sample {self.read} of {stream.name} cannot be loaded", error) from error
         self.read += 1
         if stream.transform is None:
             return sample
         try:
             return stream.transform(sample)
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"sample {self.read - 1} of {stream.name} cannot be loaded", error) from error
 
     def sample_of_any_pass(self, epoch: int, place: int) -> Any:
