@@ -4,6 +4,7 @@ It owns what goes with what: which transform, sampler and workers belong to trai
 that was passed has to say about them. All of it is checked here, before anything is loaded.
 """
 
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -152,6 +153,13 @@ class Feed:
         return len(batch[0]) if is_pair else None
 
     # --- Loaders
+
+    def for_looking(self, what: str) -> "Feed":
+        """The same with a copy of every iterable: reading those leaves the run's own where they stand; `what` is who reads."""
+        other = copy.copy(self)
+        other.train = _copied(self.train, what)
+        other.valid = {name: _copied(data, what) for name, data in self.valid.items()}
+        return other
 
     def train_loader(
         self,
@@ -378,6 +386,10 @@ def _narrowed(chosen: Any, data: View, whole: Opened) -> Any:
 def _transformed(part: Opened) -> Source | Stream:
     transform: Transform | None = part.said.transform
     return part.data if transform is None else part.data.transformed(transform)
+
+
+def _copied(data: Source | Stream, what: str) -> Source | Stream:
+    return data.copied(what) if isinstance(data, Stream) else data
 
 
 def _settings(part: Opened) -> WorkerSettings:

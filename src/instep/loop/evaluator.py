@@ -93,9 +93,9 @@ class Evaluator:
             raise DescriptionError("evaluate('valid') is not known; use evaluate() for the validation data.")
         return {name: self.loader(part, name=name) for name, part in self._feed.by_name(data).items()}
 
-    def valid_loaders(self) -> dict[str, Loader]:
-        """The validation data, by the names of its sets."""
-        return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
+    def valid_loaders(self, feed: Feed | None = None) -> dict[str, Loader]:
+        """The validation data, by the names of its sets; that of another feed for a look at it."""
+        return (feed or self._feed).valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
     def numbers(
         self, loaders: Mapping[str, Loader], weights: Weights | None = None, *, report: bool = False

@@ -5,7 +5,7 @@ batch k of epoch e costs what batch 0 costs, unless the data can only be read fr
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -114,7 +114,7 @@ class Loader:
         if self._streaming is not None:
             self._streaming.lengthen(epochs)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int = 0) -> Generator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
         batches = self._loaded(epoch, start)
         if self._device.type != "cpu":

@@ -14,12 +14,13 @@ import numpy as np
 
 from instep import keys
 from instep.data.collate import collate
+from instep.data.copies import NoCopy, copied
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
 from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
-from instep.errors import DataError, Notice
+from instep.errors import DataError, DescriptionError, Notice
 from instep.text import plural
 
 PATIENCE_S = 3.0  # after which it is said that samples are being counted
@@ -114,12 +115,28 @@ class Stream:
         self._was_read = False
         self._was_counted = False
 
+    def copied(self, what: str) -> "Stream":
+        """The same over a copy of the iterable, so that this one stays where it stands; `what` needs it, for the error."""
+        other = copy.copy(self)
+        try:
+            other.dataset = copied(self.dataset)
+        except NoCopy as error:
+            if isinstance(self.dataset, Called):
+                return other  # a function makes its iterator anew every time
+            raise DescriptionError(
+                f"{what} reads a copy of {self.name}, an iterable, so that the run finds it where it was, and it cannot be "
+                f"copied: {error}. Pass the function that makes the iterator, or a Dataset with __getitem__, or leave out of "
+                "its __getstate__() what cannot be copied."
+            ) from error
+        other.slot = self.slot.copy()
+        return other
+
     def count(self, seed: int, most: int) -> bool:
         """Read one pass to learn its length, unless there are more than `most` samples; whether the length is known now.
 
         Samples are read under the keys of the first epoch, so that what is left out at random is left out here too.
         """
-        bare = Stream(self.dataset, self.name, length=None)
+        bare = Stream(self.copied("counting its samples, as it has no __len__,").dataset, self.name, length=None)
         cursor, begun, said = _Cursor(bare, Span(seed, 1, 0, 0, 0)), time.monotonic(), False
         with one_thread(), keys.fork_rng():
             try:
@@ -130,9 +147,6 @@ class Stream:
                         self._say_counting(cursor.read)
             except StopIteration:
                 self.length, self._was_counted = cursor.read, True
-            finally:
-                if bare._beginning is not None:
-                    self.dataset.load_state_dict(copy.deepcopy(bare._beginning))
         return self._was_counted
 
     def _say_counting(self, so_far: int) -> None:
