@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
+from instep.data.batch_layout import BatchLayout
 from instep.data.data_source import DataSource, as_data_source, is_by_name, named_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
@@ -59,6 +60,7 @@ class Feed:
         self._num_workers = num_workers
         said = as_data_source(train)
         self._steps_per_epoch = said.steps_per_epoch  # of an iterable
+        self.layout = BatchLayout(said.batch_dim, said.shared)  # of the batches of all data: one model gets them
         whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
         self._reading = Reading(  # of data that goes with the training data
             dtype=dtype,
@@ -191,6 +193,7 @@ class Feed:
             settings=_settings(self._train),
             share=share,
             say=say,
+            layout=self.layout,
         )
 
     def valid_loaders(
@@ -260,6 +263,7 @@ class Feed:
             settings=_settings(part),
             share=share,
             say=_unsaid,
+            layout=self.layout,
         )
 
     # --- What goes with what
@@ -275,6 +279,13 @@ class Feed:
         if said.sampler is not None:
             raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
         train, reading = self._train.said, self._reading
+        for argument in ("batch_dim", "shared"):
+            own, theirs = getattr(said, argument), getattr(train, argument)
+            if own is not None and own != theirs:
+                raise DescriptionError(
+                    f"{name} has {argument}={own!r}, and train has {argument}={theirs!r}; batches look the same for the model, "
+                    "so say it for train alone."
+                )
         own_target = said.target is not None and said.target != train.target
         said = said.inherit(train, "target", "collate_fn")
         reading = replace(reading, target=said.target, target_needed=target_needed)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from instep import keys
+from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.data.batching import Batching
 from instep.data.device import is_out_of_memory, said
 from instep.data.loading.failure import failed
@@ -69,8 +70,10 @@ class Loader:
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008  # it is frozen
         share: Share | None = None,
         say: Callable[[str], object] | None = None,
+        layout: BatchLayout = BY_SAMPLE,
     ) -> None:
         self.name = source.name
+        self.layout = layout  # of its batches
         self.batch_size = batch_size
         self._source = source
         self._seed = seed
