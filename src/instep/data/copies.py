@@ -9,6 +9,7 @@ import io
 import pickle
 import random
 import time
+from collections.abc import Sequence
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
@@ -17,7 +18,8 @@ import torch
 from torch import Tensor
 
 CHECKED_EVERY = 4096  # things between two looks at the clock
-_PLAIN = frozenset({str, bytes, int, float, bool, complex, type(None), tuple, list, dict, set})
+_PLAIN = frozenset({str, bytes, int, float, bool, complex, type(None)})
+_CONTAINERS = (tuple, list, dict, set)
 _ARRAYS = (Tensor, np.ndarray)
 _EMPTY = object()
 
@@ -29,10 +31,20 @@ class NoCopy(Exception):
 class Copies:
     """Something from which copies can be made, each as it is now.
 
-    `most_bytes` is how large it may be, `most_s` how long finding out about it may take.
+    `most_bytes` is how large it may be, `most_s` how long finding out about it may take. A list or dictionary of more than
+    `most_entries` is copied with the same entries in it, and `as_they_are` not at all.
     """
 
-    def __init__(self, thing: Any, *, most_bytes: float, most_s: float = float("inf")) -> None:
+    def __init__(
+        self,
+        thing: Any,
+        *,
+        most_bytes: float,
+        most_s: float = float("inf"),
+        most_entries: float = float("inf"),
+        as_they_are: Sequence[Any] = (),
+    ) -> None:
+        self._most_entries, self._as_they_are = most_entries, {id(one) for one in as_they_are}
         self._by_deepcopy = thing if hasattr(type(thing), "__deepcopy__") and not isinstance(thing, _ARRAYS) else None
         self._kept: list[Any] = []  # what is not written out
         self._written = b""
@@ -51,7 +63,9 @@ class Copies:
     def _write(self, thing: Any, most_bytes: float, deadline: float) -> bytes:
         file = io.BytesIO()
         try:
-            _Writer(file, self._kept, most_bytes, deadline).dump(thing)
+            writer = _Writer(file, self._kept, most_bytes, deadline, self._most_entries)
+            writer.as_they_are = self._as_they_are
+            writer.dump(thing)
         except NoCopy:
             raise
         except Exception as error:  # whatever the __reduce__ of a user's class raises
@@ -72,12 +86,13 @@ class _AsIs:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, kept: list[Any], most_bytes: float, deadline: float) -> None:
+    def __init__(self, file: io.BytesIO, kept: list[Any], most_bytes: float, deadline: float, most_entries: float) -> None:
         super().__init__(file, protocol=5)
         self._file, self._kept = file, kept
         self._numbers: dict[int, int] = {}  # of what is kept, by its id
-        self._most_bytes, self._deadline = most_bytes, deadline
+        self._most_bytes, self._deadline, self._most_entries = most_bytes, deadline, most_entries
         self._array_bytes = self._seen = 0
+        self.as_they_are: set[int] = set()
 
     def persistent_id(self, thing: Any) -> int | None:
         self._seen += 1
@@ -85,11 +100,13 @@ class _Writer(pickle.Pickler):
             self._require_small()
         if type(thing) in _PLAIN:
             return None
+        if type(thing) in _CONTAINERS:
+            return self._keep(thing) if len(thing) > self._most_entries else None
         if isinstance(thing, _ARRAYS) and type(thing).__module__.partition(".")[0] in ("torch", "numpy"):
             if not (isinstance(thing, np.ndarray) and thing.dtype == object):
                 return self._keep(thing)
             return None
-        return self._keep(thing) if _stays(thing) else None
+        return self._keep(thing) if id(thing) in self.as_they_are or _stays(thing) else None
 
     def reducer_override(self, thing: Any) -> Any:
         if type(thing) is not FunctionType:
@@ -117,15 +134,15 @@ class _Reader(pickle.Unpickler):
     def __init__(self, written: bytes, kept: list[Any]) -> None:
         super().__init__(io.BytesIO(written))
         self._kept = kept
-        self._arrays: dict[int, Any] = {}
+        self._made: dict[int, Any] = {}
 
     def persistent_load(self, number: int) -> Any:
         thing = self._kept[number]
-        if not isinstance(thing, _ARRAYS):
+        if not isinstance(thing, (*_ARRAYS, *_CONTAINERS)):
             return thing.thing if isinstance(thing, _AsIs) else thing
-        if number not in self._arrays:
-            self._arrays[number] = copy.deepcopy(thing)
-        return self._arrays[number]
+        if number not in self._made:
+            self._made[number] = copy.deepcopy(thing) if isinstance(thing, _ARRAYS) else copy.copy(thing)
+        return self._made[number]
 
 
 def _stays(thing: Any) -> bool:
@@ -134,6 +151,11 @@ def _stays(thing: Any) -> bool:
         return True
     if type(thing) is FunctionType:
         return not thing.__closure__ and not thing.__defaults__
+    return is_keyed(thing)
+
+
+def is_keyed(thing: Any) -> bool:
+    """Whether it is one of the global generators, which are keyed for each sample."""
     return thing is random.seed.__self__ or thing is np.random.mtrand._rand or thing is torch.default_generator  # type: ignore[attr-defined]
 
 

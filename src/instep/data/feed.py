@@ -19,6 +19,7 @@ from instep.data.batch_layout import BatchLayout
 from instep.data.data_source import DataSource, as_data_source, is_by_name, named_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
+from instep.data.loading.sample_trial import SampleTrial
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
@@ -60,6 +61,7 @@ class Feed:
         self._num_workers = num_workers
         said = as_data_source(train)
         self._steps_per_epoch = said.steps_per_epoch  # of an iterable
+        self._tried: set[str] = set()  # data that a sample was loaded of, to see whether it gives the same one everywhere
         self.layout = BatchLayout(said.batch_dim, said.shared)  # of the batches of all data: one model gets them
         whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
         self._reading = Reading(  # of data that goes with the training data
@@ -194,6 +196,7 @@ class Feed:
             share=share,
             say=say,
             layout=self.layout,
+            before_first=functools.partial(self._try_sample, self.train),
         )
 
     def valid_loaders(
@@ -264,7 +267,20 @@ class Feed:
             share=share,
             say=_unsaid,
             layout=self.layout,
+            before_first=functools.partial(self._try_sample, source) if source in self.valid.values() else None,
         )
+
+    def _try_sample(self, source: Source | Stream) -> None:
+        """Once for each set of data: say where a sample depends on who loads it, and look at how it is collated."""
+        if isinstance(source, Stream) or source.name in self._tried:
+            return
+        self._tried.add(source.name)
+        trial = SampleTrial(source, self._seed)
+        if trial.notice is not None:
+            give_notice(trial.notice)
+        if source is self.train and self._train.said.batch_transform is None:
+            for samples, batch in trial.batches():
+                self.layout.learn(batch, samples)
 
     # --- What goes with what
 

@@ -71,9 +71,11 @@ class Loader:
         share: Share | None = None,
         say: Callable[[str], object] | None = None,
         layout: BatchLayout = BY_SAMPLE,
+        before_first: Callable[[], object] | None = None,
     ) -> None:
         self.name = source.name
         self.layout = layout  # of its batches
+        self._before_first = before_first  # called before the first batch is loaded
         self.batch_size = batch_size
         self._source = source
         self._seed = seed
@@ -119,6 +121,9 @@ class Loader:
 
     def batches(self, epoch: int, start: int = 0) -> Generator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
+        before_first, self._before_first = self._before_first, None
+        if before_first is not None:
+            before_first()
         batches = self._loaded(epoch, start)
         if self._device.type != "cpu":
             batches = self._sent_ahead(batches)

@@ -64,6 +64,13 @@ class Samples:
             keys.seed_all(keys.for_batch(at.seed, at.epoch, at.place))
             return self.collated(samples, wanted)
 
+    def sample(self, index: int, at: Position) -> Any:
+        """One sample by itself, as it is in a batch."""
+        with one_thread(), keys.fork_rng():
+            if self._augmenters:
+                draw_from_keyed(self._augmenters)
+            return (self._loaded_at_once([index], at) if self._at_once else self._loaded([index], at))[0]
+
     def origin(self, indices: Tensor) -> Tensor:
         return indices
 
