@@ -237,6 +237,6 @@ def test_another_length_than_was_counted() -> None:
         yield from zip(X[next(passes) :], Y, strict=False)
 
     with pytest.raises(
-        DataError, match="train gave 40 samples when they were counted and 39 in epoch 0; an epoch of data that chan"
+        DataError, match="train gave 40 samples when they were counted and 39 in epoch 1; an epoch of data that chan"
     ):
         make(fewer_each_time).fit()

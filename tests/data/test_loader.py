@@ -44,6 +44,8 @@ def test_less_than_one_batch() -> None:
         DescriptionError, match="drop_last=True leaves nothing of 10 samples of train in batches of 11; use a small"
     ):
         loader(as_source(Y, "train"), batch_size=11, drop_last=True)
+    with pytest.raises(DescriptionError, match="leaves nothing of 1 sample of train in batches of 2"):
+        loader(as_source(Y[:1], "train"), batch_size=2, drop_last=True)
 
 
 def test_the_length_is_looked_at_as_an_epoch_begins() -> None:
@@ -213,3 +215,12 @@ def test_beginning_in_the_middle_costs_what_beginning_costs() -> None:
     made: Loader = loader(as_source(Watching(1000), "train"))
     next(made.batches(5, 200))
     assert len(loaded) == 4
+
+
+@pytest.mark.parametrize("raised", [SystemExit(2), GeneratorExit()], ids=["exit", "generator"])
+def test_a_batch_transform_that_would_end_a_program_or_a_loop(raised: BaseException) -> None:
+    def leave(batch: Any) -> Any:
+        raise raised
+
+    with pytest.raises(DataError, match=rf"batch 0 of epoch 0 of train cannot be transformed: {type(raised).__name__}"):
+        read(loader(as_source(Y, "train"), batch_transform=leave))

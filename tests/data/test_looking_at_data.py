@@ -177,7 +177,7 @@ def test_parts_of_one_data_set_are_compared_by_index() -> None:
     data = Noisy(60)
     shown = preview(Subset(data, range(40)), Subset(data, range(35, 60)))
     assert shown.warnings == ("5 samples of one data set are in train and in valid: what is evaluated on was trained on",)
-    assert preview(data, Subset(data, [3])).warnings[0].startswith("1 samples of one data set are in train and in valid")
+    assert preview(data, Subset(data, [3])).warnings[0].startswith("1 sample of one data set is in train and in valid")
     assert preview(Subset(data, range(40)), Subset(data, range(40, 60))).warnings == ()
     assert preview(data, 0.5).warnings == ()
 

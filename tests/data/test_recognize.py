@@ -186,5 +186,5 @@ def test_a_length_that_cannot_be_found() -> None:
 def test_shares_that_are_none(share: float, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         held_out(as_source(X, "train"), share, 0)
-    with pytest.raises(DescriptionError, match=r"valid=0\.9 of 1 samples leaves none to train on"):
+    with pytest.raises(DescriptionError, match=r"valid=0\.9 of 1 sample leaves none to train on"):
         held_out(as_source(X[:1], "train"), 0.9, 0)

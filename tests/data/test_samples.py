@@ -186,7 +186,7 @@ def test_too_few_at_once() -> None:
         def __getitems__(self, indices: list[int]) -> list[Any]:
             return super().__getitems__(indices[1:])
 
-    with pytest.raises(DataError, match="__getitems__ of train gave 1 samples for 2 indices"):
+    with pytest.raises(DataError, match="__getitems__ of train gave 1 sample for 2 indices"):
         fetch(Forgetful(), 3, 4)
 
 

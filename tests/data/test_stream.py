@@ -231,7 +231,7 @@ class Once(IterableDataset[int]):
 
 
 def test_an_iterable_that_does_not_begin_again() -> None:
-    with pytest.raises(DataError, match="train gave no sample when it was read for the 2th time"):
+    with pytest.raises(DataError, match=r"train gave no sample when it was read again, pass 2\."):
         read(made(Once(), steps_per_epoch=4, epochs=1), range(1))
 
 
@@ -242,5 +242,7 @@ def test_descriptions_that_make_no_sense() -> None:
         made(Counting(3, 3), workers=2)
     with pytest.raises(DescriptionError, match="drop_last=True leaves nothing of 3 samples of train in batches of 4"):
         made(Counting(3, 3), drop_last=True)
+    with pytest.raises(DescriptionError, match="leaves nothing of 1 sample of train in batches of 4; use a smaller"):
+        made(Counting(1, 1), drop_last=True)
     with pytest.raises(DescriptionError, match="target= is for data with named columns, and train is an iterable"):
         as_data(Counting(3), "train", Reading(target="y"))

@@ -16,11 +16,12 @@ import torch
 from torch.utils.data import get_worker_info
 
 from feeds import CPU, Noisy, Squares, assert_same, loader, read
+from instep.data.loading import pool
 from instep.data.loading.failure import InWorker
 from instep.data.loading.loader import Loader
 from instep.data.sources.dataloader import WorkerSettings
-from instep.data.sources.recognize import as_source
-from instep.errors import DataError, DescriptionError
+from instep.data.sources.recognize import as_data, as_source
+from instep.errors import DataError, DescriptionError, Notice
 
 
 def made(data: Any, **options: Any) -> Loader:
@@ -151,10 +152,41 @@ def test_the_death_of_a_process_that_is_none_of_ours_is_not_ours_to_tell() -> No
     loading.close()
 
 
-def test_a_batch_that_does_not_come_in_time() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_batch_that_does_not_come_in_time(workers: int) -> None:
     settings = WorkerSettings(timeout_s=0.3)
-    with pytest.raises(DataError, match=r"no batch of train came within the timeout of its DataLoader, 0\.3 s"):
-        read(made(Doing(lambda: time.sleep(1.2)), settings=settings, workers=1))
+    words = r"no batch of train came within the timeout of its DataLoader, 0\.3 s: worker 0 \(process \d+\) is at sample 9\.$"
+    with pytest.raises(DataError, match=words):
+        read(made(Doing(lambda: time.sleep(1.2)), settings=settings, workers=workers))
+    assert children() == []
+
+
+def test_a_batch_that_does_not_come_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a timeout it is waited for; what it waits for is said once."""
+    monkeypatch.setattr(pool, "PATIENCE_S", 0.3)
+    with pytest.warns(Notice, match=r"no batch of train came for 0\.3 s: worker 0 \(process \d+\) is at sample 9\.$") as told:
+        assert len(read(made(Doing(lambda: time.sleep(1.0)), workers=2), range(1))) == 6
+    assert len(told) == 1
+
+
+def test_a_batch_that_nobody_has_begun_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "PATIENCE_S", 0.3)
+    settings = WorkerSettings(init=lambda number: time.sleep(0.8))
+    with pytest.warns(Notice, match=r"no batch of train came for 0\.3 s: no worker has begun with 0, 1, 2, 3\.$"):
+        read(made(Squares(8), workers=1, settings=settings), range(1))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("raised", [SystemExit(3), GeneratorExit()], ids=["exit", "generator"])
+def test_what_would_end_a_program_or_a_loop_names_the_sample(raised: BaseException, workers: int) -> None:
+    def leave() -> None:
+        raise raised
+
+    with pytest.raises(DataError, match=rf"sample 9 of train cannot be loaded: {type(raised).__name__}.*, in leave: raise"):
+        read(made(Doing(leave), workers=workers))
+    stream = as_data(lambda: (Doing(leave)[index] for index in range(12)), "train")
+    with pytest.raises(DataError, match=rf"sample 9 of train cannot be loaded: {type(raised).__name__}.*, in leave: raise"):
+        read(loader(stream, workers=min(workers, 1)), range(1))
 
 
 # --- That they end

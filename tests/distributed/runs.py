@@ -51,6 +51,23 @@ def fewer_samples_than_processes(cycle: int) -> Trainer:
     return trainer(n=37, model=with_dropout(), update_cycle=cycle)
 
 
+def time_first(cycle: int) -> Trainer:
+    """Samples in dimension 1, a mask for all of them, and a mean over samples that nobody counts but Instep."""
+    torch.manual_seed(3)
+    model = nn.LSTM(4, 3).double()
+    x = torch.randn(37, 5, 4, dtype=torch.float64)
+
+    def collate(samples: list[Any]) -> Any:
+        return {"x": torch.stack([one for (one,) in samples], 1), "mask": torch.tril(torch.ones(5, 5)).double()}
+
+    def objective(model: Any, batch: Any) -> Tensor:
+        output: Tensor = model(torch.einsum("st,tbf->sbf", batch["mask"], batch["x"]))[0]
+        return output[-1].square().sum(1).mean()
+
+    data = source([(one,) for one in x], collate_fn=collate, batch_dim={"x": 1}, shared="mask")
+    return trainer(model=model, data=data, objective=objective, update_cycle=cycle)
+
+
 def convolution(cycle: int) -> Trainer:
     return trainer(IMAGES, n=31, update_cycle=cycle)
 
@@ -278,7 +295,7 @@ def distributed_sampler(cycle: int) -> Trainer:
 EXACT: dict[str, Build] = {
     build.__name__: build
     for build in (
-        dropout, fewer_samples_than_processes, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
+        dropout, fewer_samples_than_processes, time_first, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
         everything_on, sums, parts, sums_with_parts, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers,
         stream, endless_stream, micro_batches, skipping, half_precision, scaled, distributed_sampler,
     )

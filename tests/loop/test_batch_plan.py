@@ -67,16 +67,17 @@ def test_when_an_evaluation_is_due() -> None:
         ({"update_cycle": 2, "micro_batch_size": 4}, "update_cycle=2 and micro_batch_size=4 both say how to split"),
         ({"epochs": None}, "how long to train is not said; pass epochs= or max_steps="),
         ({"batch_size": 100, "drop_last": True}, "drop_last=True leaves nothing of 63 samples in batches of 100"),
+        ({"samples": 1, "batch_size": 2, "drop_last": True}, "drop_last=True leaves nothing of 1 sample in batches of 2"),
     ],
 )
 def test_sizes_that_do_not_fit(arguments: dict[str, int | None], words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
-        BatchPlan(63, **{"batch_size": 32, "epochs": 1, **arguments})  # type: ignore[arg-type]
+        BatchPlan(**{"samples": 63, "batch_size": 32, "epochs": 1, **arguments})  # type: ignore[arg-type]
 
 
 def test_batch_norm_needs_two_samples() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    words = "a batch of 1 samples has a micro-batch of one, and the model has BatchNorm"
+    words = "a batch of 1 sample has a micro-batch of one, and the model has BatchNorm"
     with pytest.raises(DescriptionError, match=words):
         BatchPlan(33, 32, epochs=1).require_no_lonely_sample(model)
     with pytest.raises(DescriptionError, match="a batch of 32 samples has a micro-batch of one"):

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from instep.checkpoint.durable import save_as
+from instep.data.batch_layout import BY_SAMPLE
 from instep.data.inputs import arguments, inputs_of
-from instep.data.pieces import piece
 from instep.data.structure import columns, map_columns, size
 from instep.errors import CheckpointError
 
@@ -36,7 +36,7 @@ def export_model(model: nn.Module, batch: Any) -> Any:
     except Exception as error:
         raise CheckpointError(f"torch.export cannot take {type(model).__name__}: {_reason(error)}") from error
     for samples in (1, size(batch) or 2):
-        _require_same(model, program, piece(batch, 0, samples), samples)
+        _require_same(model, program, BY_SAMPLE.piece(batch, 0, samples), samples)
     return program
 
 

@@ -17,8 +17,6 @@ from instep.cli import script
 from instep.cli.border import YELLOW, WrongUse, say
 from instep.cli.options import parse_with_build
 from instep.cli.train import TrainOptions
-from instep.data.pieces import piece
-from instep.data.structure import size
 from instep.errors import CheckpointError
 from instep.run.changes import data_differences
 from instep.run.description import as_setting
@@ -83,7 +81,8 @@ def find_step(path: Path, which: str | None) -> int:
 def example_batch(trainer: Trainer, samples: int) -> Any:
     """The first samples of the first batch of the training data, on the trainer's device."""
     batch = trainer.run.example()
-    return piece(batch, 0, min(samples, size(batch) or samples))
+    layout = trainer.run.feed.layout
+    return layout.piece(batch, 0, min(samples, layout.size(batch) or samples))
 
 
 def _script(run: RecordedRun, file: str | None) -> script.Script:

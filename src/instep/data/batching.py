@@ -10,6 +10,7 @@ from instep.data.position import Position, Source
 from instep.data.sampler import Sampler
 from instep.data.share import Share
 from instep.errors import DescriptionError
+from instep.text import plural
 
 STRETCH = 8192  # places whose indices are computed at once: 0.3 ms
 
@@ -28,7 +29,7 @@ class Batching:
         places = sampler.samples
         if drop_last and places < batch_size:
             raise DescriptionError(
-                f"drop_last=True leaves nothing of {places} samples of {source.name} in batches of {batch_size}; "
+                f"drop_last=True leaves nothing of {plural(places, 'sample')} of {source.name} in batches of {batch_size}; "
                 "use a smaller batch_size."
             )
         self.samples = places - places % batch_size if drop_last else places  # in one epoch

@@ -10,6 +10,7 @@ from typing import Any, Never
 import numpy as np
 from torch import Tensor
 
+from instep.data.batch_layout import BatchDim, BatchLayout, Name
 from instep.data.position import Collate, Transform
 from instep.errors import DescriptionError
 
@@ -50,6 +51,8 @@ class DataSource:
     sampler: Any = None
     target: str | Sequence[str] | None = None
     steps_per_epoch: int | None = None
+    batch_dim: BatchDim | None = None
+    shared: Name | Sequence[Name] | None = None
 
     def settings(self) -> dict[str, Any]:
         """What is said, by name."""
@@ -74,6 +77,8 @@ def source(
     sampler: Any = None,
     target: str | Sequence[str] | None = None,
     steps_per_epoch: int | None = None,
+    batch_dim: BatchDim | None = None,
+    shared: Name | Sequence[Name] | None = None,
     **unknown: Never,
 ) -> DataSource:
     """A data set with its transforms, sampler, collate function or target: for `train=`, `valid=`, `evaluate()`, `predict()`.
@@ -83,6 +88,10 @@ def source(
     samples. `sampler` chooses the samples of each epoch: `weighted(…)`, `class_balanced()`, a function `(epoch, seed) -> indices`
     or a sampler of torch. `target` names the column, or the columns, to predict, in a frame or a mapping. `steps_per_epoch` is
     how many batches make an epoch of an endless iterable.
+
+    `batch_dim` and `shared` say what a batch of your own `collate_fn` looks like, so that it can be cut into micro-batches:
+    `batch_dim` is the dimension in which samples stand, where it is not 0, for all columns or by the name of an entry
+    (`{"x": 1}`); `shared` are the entries that belong to no sample, like a mask, of which every micro-batch gets all.
 
     Validation data takes over `target` and `collate_fn` of the training data where it says nothing itself; transforms and
     samplers it does not take over. Data for `evaluate()` and `predict()` takes over everything that the validation data says.
@@ -98,7 +107,7 @@ def source(
             f"; use {_NOT_HERE[name]}" if name in _NOT_HERE else f"; it has {', '.join(f.name for f in fields(DataSource)[1:])}"
         )
         raise DescriptionError(f"data.source() has no argument {name}=…{advice}.")
-    made = DataSource(data, transform, batch_transform, collate_fn, sampler, target, steps_per_epoch)
+    made = DataSource(data, transform, batch_transform, collate_fn, sampler, target, steps_per_epoch, batch_dim, shared)
     _check(made)
     return made
 
@@ -140,6 +149,7 @@ def _check(said: DataSource) -> None:
         value = getattr(said, name)
         if value is not None and not callable(value):
             raise DescriptionError(f"{name}={value!r} cannot be called; pass a function of {what}.")
+    BatchLayout(said.batch_dim, said.shared)  # which raises
     steps = said.steps_per_epoch
     if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 1):
         raise DescriptionError(f"steps_per_epoch={steps!r} must be a whole number, 1 or more.")

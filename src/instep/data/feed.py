@@ -4,6 +4,7 @@ It owns what goes with what: which transform, sampler and workers belong to trai
 that was passed has to say about them. All of it is checked here, before anything is loaded.
 """
 
+import copy
 import functools
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,9 +15,11 @@ from torch import nn
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
+from instep.data.batch_layout import BatchLayout
 from instep.data.data_source import DataSource, as_data_source, is_by_name, named_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
+from instep.data.loading.sample_trial import SampleTrial
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
@@ -27,6 +30,7 @@ from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
 from instep.data.sources.view import Listed, View, held_out
 from instep.errors import DescriptionError, give_notice
+from instep.text import plural
 
 BATCH_SIZE = 64
 MOST_COUNTED = 1_000_000  # samples of an iterable that are read to learn how many there are
@@ -57,6 +61,8 @@ class Feed:
         self._num_workers = num_workers
         said = as_data_source(train)
         self._steps_per_epoch = said.steps_per_epoch  # of an iterable
+        self._tried: set[str] = set()  # data that a sample was loaded of, to see whether it gives the same one everywhere
+        self.layout = BatchLayout(said.batch_dim, said.shared)  # of the batches of all data: one model gets them
         whole = self._train = self._opened(said, "train", Reading(said.target, dtype=dtype))
         self._reading = Reading(  # of data that goes with the training data
             dtype=dtype,
@@ -152,6 +158,13 @@ class Feed:
 
     # --- Loaders
 
+    def for_looking(self, what: str) -> "Feed":
+        """The same with a copy of every iterable: reading those leaves the run's own where they stand; `what` is who reads."""
+        other = copy.copy(self)
+        other.train = _copied(self.train, what)
+        other.valid = {name: _copied(data, what) for name, data in self.valid.items()}
+        return other
+
     def train_loader(
         self,
         *,
@@ -182,6 +195,8 @@ class Feed:
             settings=_settings(self._train),
             share=share,
             say=say,
+            layout=self.layout,
+            before_first=functools.partial(self._try_sample, self.train),
         )
 
     def valid_loaders(
@@ -251,7 +266,21 @@ class Feed:
             settings=_settings(part),
             share=share,
             say=_unsaid,
+            layout=self.layout,
+            before_first=functools.partial(self._try_sample, source) if source in self.valid.values() else None,
         )
+
+    def _try_sample(self, source: Source | Stream) -> None:
+        """Once for each set of data: say where a sample depends on who loads it, and look at how it is collated."""
+        if isinstance(source, Stream) or source.name in self._tried:
+            return
+        self._tried.add(source.name)
+        trial = SampleTrial(source, self._seed)
+        if trial.notice is not None:
+            give_notice(trial.notice)
+        if source is self.train and self._train.said.batch_transform is None:
+            for samples, batch in trial.batches():
+                self.layout.learn(batch, samples)
 
     # --- What goes with what
 
@@ -266,6 +295,13 @@ class Feed:
         if said.sampler is not None:
             raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
         train, reading = self._train.said, self._reading
+        for argument in ("batch_dim", "shared"):
+            own, theirs = getattr(said, argument), getattr(train, argument)
+            if own is not None and own != theirs:
+                raise DescriptionError(
+                    f"{name} has {argument}={own!r}, and train has {argument}={theirs!r}; batches look the same for the model, "
+                    "so say it for train alone."
+                )
         own_target = said.target is not None and said.target != train.target
         said = said.inherit(train, "target", "collate_fn")
         reading = replace(reading, target=said.target, target_needed=target_needed)
@@ -359,8 +395,8 @@ def _check_steps(said: DataSource, data: Source | Stream) -> None:
     steps = said.steps_per_epoch
     if steps is not None and not isinstance(data, Stream):
         raise DescriptionError(
-            f"steps_per_epoch={steps} is for iterables; {data.name} has {len(data):,} samples, so the length of an epoch is "
-            "known. Use max_steps= for a shorter run, or sampler= for other epochs."
+            f"steps_per_epoch={steps} is for iterables; {data.name} has {plural(len(data), 'sample')}, so the length of "
+            "an epoch is known. Use max_steps= for a shorter run, or sampler= for other epochs."
         )
 
 
@@ -377,6 +413,10 @@ def _narrowed(chosen: Any, data: View, whole: Opened) -> Any:
 def _transformed(part: Opened) -> Source | Stream:
     transform: Transform | None = part.said.transform
     return part.data if transform is None else part.data.transformed(transform)
+
+
+def _copied(data: Source | Stream, what: str) -> Source | Stream:
+    return data.copied(what) if isinstance(data, Stream) else data
 
 
 def _settings(part: Opened) -> WorkerSettings:

@@ -28,6 +28,7 @@ from instep.data.position import Indices, Source
 from instep.data.sampler import Among, Drawn, InOrder, Sampler, Shuffled, Whole, checked, deal, race
 from instep.data.sources.labels import labels_of
 from instep.errors import DescriptionError
+from instep.text import plural
 
 Values = Tensor | npt.NDArray[Any] | Sequence[float]
 
@@ -44,7 +45,8 @@ class Weighted:
         n = len(source)
         if len(self.weights) != n:
             raise DescriptionError(
-                f"sampler= has {len(self.weights):,} weights and {source.name} has {n:,} samples; give one weight a sample."
+                f"sampler= has {len(self.weights):,} weights and {source.name} has {plural(n, 'sample')}; give one weight "
+                "a sample."
             )
         samples = n if self.samples is None else self.samples
         if self.replacement:
@@ -77,7 +79,8 @@ class ClassBalanced:
             )
         if len(labels) != len(source):
             raise DescriptionError(
-                f"sampler= has {len(labels):,} labels and {source.name} has {len(source):,} samples; give one label a sample."
+                f"sampler= has {len(labels):,} labels and {source.name} has {plural(len(source), 'sample')}; give one "
+                "label a sample."
             )
         samples = len(labels) if self.samples is None else self.samples
         return Whole(functools.partial(deal, labels, samples), len(source), source.name, samples)

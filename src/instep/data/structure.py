@@ -32,14 +32,26 @@ def named_columns(batch: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if is_column(batch):
         yield name, batch
         return
-    if isinstance(batch, Mapping):
-        parts = [(repr(key), part) for key, part in batch.items()]
-    elif is_record(batch):
-        parts = [(repr(f.name), getattr(batch, f.name)) for f in fields(batch)]
-    else:
-        parts = [(str(index), part) for index, part in enumerate(_parts(batch))]
-    for key, part in parts:
-        yield from named_columns(part, f"{name}[{key}]" if name else key)
+    for key, part in entries(batch):
+        yield from named_columns(part, f"{name}[{key!r}]" if name else repr(key))
+
+
+def entries(thing: Any) -> list[tuple[Any, Any]]:
+    """The parts of a structure by their keys: names, or numbers; none for what is no structure."""
+    if isinstance(thing, Mapping):
+        return list(thing.items())
+    if is_record(thing):
+        return [(f.name, getattr(thing, f.name)) for f in fields(thing)]
+    return list(enumerate(thing)) if isinstance(thing, tuple | list) else []
+
+
+def rebuilt(thing: Any, parts: list[Any]) -> Any:
+    """A structure of the same kind with other parts, in the order of `entries`."""
+    if isinstance(thing, Mapping):
+        return dict(zip(thing, parts, strict=True))
+    if is_record(thing):
+        return replace(thing, **dict(zip((f.name for f in fields(thing)), parts, strict=True)))
+    return parts if isinstance(thing, list) else type(thing)(*parts) if is_namedtuple(thing) else tuple(parts)
 
 
 def map_columns(function: Callable[[Any], Any], batch: Any) -> Any:

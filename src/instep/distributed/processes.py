@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from instep.data.batch_layout import BatchLayout
 from instep.data.device import Placed, choose
 from instep.data.share import Dealt, Part
 from instep.distributed.agreement import require_same
@@ -72,9 +73,11 @@ class Processes:
         """Which rows of a checkpoint are this process's; None where it holds all of them."""
         return Shares(self.world, model) if self.are_sharded else None
 
-    def fill_up(self, micro_batches: Iterable[Any], part: Part, samples: int) -> Iterable[Any]:
+    def fill_up(self, micro_batches: Iterable[Any], part: Part, samples: int, layout: BatchLayout) -> Iterable[Any]:
         """The micro-batches of a batch, and what stands in for those that others have more."""
-        return filled_up(self.world, list(micro_batches), part, samples, self._device) if self.are_sharded else micro_batches
+        if not self.are_sharded:
+            return micro_batches
+        return filled_up(self.world, list(micro_batches), part, samples, self._device, layout)
 
     @property
     def dealt(self) -> Dealt | None:

@@ -8,6 +8,7 @@ from instep.data.pieces import bounds
 from instep.data.share import Part
 from instep.errors import DescriptionError
 from instep.loop.interval import parse_interval
+from instep.text import plural
 
 EvaluateEvery = int | str | None
 
@@ -59,7 +60,7 @@ class BatchPlan:
             raise DescriptionError("how long to train is not said; pass epochs= or max_steps=.")
         if self.drop_last and self.samples < self.batch_size:
             raise DescriptionError(
-                f"drop_last=True leaves nothing of {self.samples} samples in batches of {self.batch_size}; "
+                f"drop_last=True leaves nothing of {plural(self.samples, 'sample')} in batches of {self.batch_size}; "
                 "use a smaller batch_size."
             )
 
@@ -117,8 +118,8 @@ class BatchPlan:
         for samples in self._batch_sizes_met():
             if 1 in self.pieces(samples):
                 raise DescriptionError(
-                    f"a batch of {samples} samples has a micro-batch of one, and the model has BatchNorm, which needs two or "
-                    "more; use another batch_size or split, or drop_last=True."
+                    f"a batch of {plural(samples, 'sample')} has a micro-batch of one, and the model has BatchNorm, which "
+                    "needs two or more; use another batch_size or split, or drop_last=True."
                 )
 
     def _batch_sizes_met(self) -> set[int]:

@@ -99,7 +99,7 @@ class ErrorPlace:
 
     def _name_values(self, batch: Batch) -> str:
         """The samples that hold a number that is not finite: all of a few, else the first."""
-        found = bad_values(batch.data)
+        found = bad_values(batch.data, self._loader.layout)
         if not found:
             return ""
         rows = {bad.row for bad in found}
@@ -121,7 +121,7 @@ class ErrorPlace:
 
         try:
             with keys.fork_rng(device), evaluating(self._model):
-                rows = bisect(len(batch.indices), own_losses(batch.data, loss_of))
+                rows = bisect(len(batch.indices), own_losses(batch.data, loss_of, self._loader.layout))
         except Exception:  # whatever a user's code raises on a piece of a batch, the run has stopped for another reason
             return ""
         if not rows:

@@ -15,7 +15,7 @@ from instep.data.device import is_out_of_memory
 from instep.data.inputs import call_model, inputs_of
 from instep.data.loading.failure import user_line
 from instep.data.loading.loader import Batch, Loader
-from instep.data.pieces import bounds, piece
+from instep.data.pieces import bounds
 from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import ALONE, World, in_turn
@@ -27,6 +27,7 @@ from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
 from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user
 from instep.optim.freeze import frozen_wishes
+from instep.text import plural
 
 EXPLAINED_HERE = (ObjectiveError, *EXPLAINED)
 
@@ -88,9 +89,9 @@ def evaluate(
     measuring.start(metrics, device)
     matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
     with keys.fork_rng(device), evaluating(model, *beside):
-        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
+        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest, loader):
             keys.seed_all(keys.for_evaluation(seed, first), device)
-            loss = checked_loss(objective, model, called, data, loader, first)
+            loss = checked_loss(objective, model, called, data, loader, first, samples)
             if not samples:
                 continue
             losses.add(loss)
@@ -128,7 +129,7 @@ def predict(
     call = forward if call is None else call
     outputs = []
     with keys.fork_rng(device), evaluating(model):
-        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest):
+        for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest, loader):
             keys.seed_all(keys.for_evaluation(seed, first), device)
             try:
                 output = map_columns(_on_cpu, call(model, data))
@@ -141,10 +142,12 @@ def predict(
     return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
 
 
-def checked_loss(objective: Objective, model: nn.Module, called: nn.Module, data: Any, loader: Loader, first: int) -> Loss:
-    """The loss of a batch whose first sample is `first`; what cannot be computed is said in words."""
+def checked_loss(
+    objective: Objective, model: nn.Module, called: nn.Module, data: Any, loader: Loader, first: int, samples: int
+) -> Loss:
+    """The loss of a batch of so many samples whose first is `first`; what cannot be computed is said in words."""
     try:
-        return as_loss(objective(called, data), data)
+        return as_loss(objective(called, data), data, lambda batch: samples)
     except EXPLAINED_HERE as error:
         raise_explained(error, model, data, loader, first)
 
@@ -182,7 +185,7 @@ def _own_batches(loader: Loader, world: World, device: torch.device, *, in_step:
     """Those that are not dealt to other processes; in step with these, one without samples where they have one more."""
     batches = loader.batches(epoch=0)
     if in_step and loader.is_dealt:
-        return in_rounds(batches, world, device)
+        return in_rounds(batches, world, device, loader.layout)
     return (batch for batch in batches if len(batch.indices)) if loader.is_dealt else batches
 
 
@@ -191,14 +194,15 @@ def forward(model: nn.Module, batch: Any) -> Any:
     return call_model(model, inputs_of(batch))
 
 
-def _cut(batches: Iterable[Batch], largest: int | None) -> Iterator[tuple[int, int, Any]]:
+def _cut(batches: Iterable[Batch], largest: int | None, loader: Loader) -> Iterator[tuple[int, int, Any]]:
     """Each batch, or its pieces of at most `largest` samples: the index of the first sample, how many there are, and the data."""
     for batch in batches:
         if largest is None or batch.samples <= largest:
             yield int(batch.indices[0]), batch.samples, batch.data
             continue
+        loader.layout.require(batch.data, batch.samples, loader.name)
         for start, stop in bounds(batch.samples, -(-batch.samples // largest)):
-            yield int(batch.indices[start]), stop - start, piece(batch.data, start, stop)
+            yield int(batch.indices[start]), stop - start, loader.layout.piece(batch.data, start, stop)
 
 
 class _Losses:
@@ -244,7 +248,8 @@ def _of_samples(output: Any, samples: int) -> Any:
     """What belongs to samples: of a mapping these entries alone; in a tuple None stands for what belongs to the batch, a loss."""
     if next(columns(output), None) is None:
         raise ObjectiveError(
-            f"the model gave {_seen(output)} for {samples} samples; predict joins outputs whose first dimension is the sample."
+            f"the model gave {_seen(output)} for {plural(samples, 'sample')}; predict joins outputs whose first dimension "
+            "is the sample."
         )
     if isinstance(output, Mapping):
         output = {name: part for name, part in output.items() if next(columns(part), None) is not None}
@@ -253,8 +258,8 @@ def _of_samples(output: Any, samples: int) -> Any:
     for column in columns(output):
         if len(column) != samples:
             raise ObjectiveError(
-                f"the model gave an output of length {len(column)} for {samples} samples; predict joins outputs whose first "
-                "dimension is the sample."
+                f"the model gave an output of length {len(column)} for {plural(samples, 'sample')}; predict joins outputs "
+                "whose first dimension is the sample."
             )
     return output
 

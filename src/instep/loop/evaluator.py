@@ -18,7 +18,6 @@ from instep.data.device import is_out_of_memory, said
 from instep.data.feed import Feed
 from instep.data.inputs import call_model
 from instep.data.loading.loader import Batch, Loader, sent_batch
-from instep.data.pieces import piece
 from instep.data.position import Position
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
@@ -100,9 +99,9 @@ class Evaluator:
             raise DescriptionError("evaluate('valid') is not known; use evaluate() for the validation data.")
         return {name: self.loader(part, name=name) for name, part in self._feed.by_name(data).items()}
 
-    def valid_loaders(self) -> dict[str, Loader]:
-        """The validation data, by the names of its sets."""
-        return self._feed.valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
+    def valid_loaders(self, feed: Feed | None = None) -> dict[str, Loader]:
+        """The validation data, by the names of its sets; that of another feed for a look at it."""
+        return (feed or self._feed).valid_loaders(batch_size=self._size, device=self._device, share=self._processes.dealt)
 
     def numbers(
         self, loaders: Mapping[str, Loader], weights: Weights | None = None, *, report: bool = False
@@ -144,7 +143,7 @@ class Evaluator:
         def compute(batch: Batch) -> Loss:
             first = int(batch.indices[0])
             keys.seed_all(keys.for_evaluation(self._seed, first), self._device)
-            return checked_loss(objective, self._model, self._model, batch.data, loader, first)
+            return checked_loss(objective, self._model, self._model, batch.data, loader, first, batch.samples)
 
         def measure(batch: Batch) -> None:
             measuring.start(self._metrics, self._device)
@@ -274,7 +273,7 @@ class Evaluator:
 
 def _first_batch(loader: Loader, most: int) -> Batch:
     batch = next(iter(loader.batches(epoch=0)))
-    return batch if batch.samples <= most else batch._replace(data=piece(batch.data, 0, most), samples=most)
+    return batch if batch.samples <= most else batch._replace(data=loader.layout.piece(batch.data, 0, most), samples=most)
 
 
 def _is_of_a_metric(name: str, metrics: Mapping[str, Metric]) -> bool:

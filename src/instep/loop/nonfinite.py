@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from instep.data.pieces import piece
-from instep.data.structure import named_columns
+from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.text import listed
 
 MOST = 4  # samples that are named one by one
@@ -44,9 +43,9 @@ class BadValues:
         return f"feature{plural} {listed(named, most=MOST)}"
 
 
-def bad_values(data: Any) -> list[BadValues]:
+def bad_values(data: Any, layout: BatchLayout = BY_SAMPLE) -> list[BadValues]:
     """Every sample of a batch that holds a number that is not finite, by column and then by row."""
-    return [bad for name, column in named_columns(data) for bad in _bad_rows(name, column)]
+    return [bad for name, column in layout.columns(data) for bad in _bad_rows(name, column)]
 
 
 def _bad_rows(name: str, column: Any) -> Iterator[BadValues]:
@@ -85,6 +84,6 @@ def bisect(samples: int, loss_is_finite: Callable[[int, int], bool]) -> list[int
     return found
 
 
-def own_losses(data: Any, loss_of: Callable[[Any], Tensor]) -> Callable[[int, int], bool]:
+def own_losses(data: Any, loss_of: Callable[[Any], Tensor], layout: BatchLayout) -> Callable[[int, int], bool]:
     """Whether the loss of the samples from one to another is finite."""
-    return lambda start, stop: bool(torch.isfinite(loss_of(piece(data, start, stop))).all())
+    return lambda start, stop: bool(torch.isfinite(loss_of(layout.piece(data, start, stop))).all())

@@ -18,6 +18,7 @@ from instep.loop.torch_losses import Counted, ignored_by, known
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]
+Count = Callable[[Any], int | None]  # a batch -> its samples, None where it does not say
 
 
 @dataclass(slots=True)  # not frozen: one is made for every micro-batch, and freezing it costs eight times as much
@@ -64,8 +65,8 @@ class Loss:
         return cls(value, 1, output, target, "sum", ignore_index, threshold, parts)
 
 
-def as_loss(returned: Any, batch: Any) -> Loss:
-    """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch.
+def as_loss(returned: Any, batch: Any, count: Count = size) -> Loss:
+    """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch, which `count` counts.
 
     The output of a model that has a `loss`, as those of Hugging Face have, stands for that loss.
     """
@@ -75,9 +76,9 @@ def as_loss(returned: Any, batch: Any) -> Loss:
         value = _entry(returned, "loss")
         if isinstance(value, Tensor):
             labels = batch.get("labels") if isinstance(batch, Mapping) else None
-            return Loss(value, as_loss(value, batch).count, _entry(returned, "logits"), labels)
+            return Loss(value, as_loss(value, batch, count).count, _entry(returned, "logits"), labels)
         raise ObjectiveError(f"the objective returned {type(returned).__name__}; return a Loss(value, count) or a 0-dim tensor.")
-    samples = size(batch)
+    samples = count(batch)
     if samples is None:
         raise ObjectiveError(
             f"the samples of a batch of type {type(batch).__name__} cannot be counted; return Loss(value, count) "
@@ -86,7 +87,12 @@ def as_loss(returned: Any, batch: Any) -> Loss:
     return Loss(returned, samples)
 
 
-def from_loss(loss: LossFunction) -> Objective:
+def counting(objective: Objective, count: Count) -> Objective:
+    """The same objective, where samples do not stand in dimension 0, so that they are counted by `count`."""
+    return lambda model, batch: as_loss(objective(model, batch), batch, count)
+
+
+def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
     """The objective `loss(model(x), y)` on batches `(x, y)`; several inputs become arguments of the model by `call_model`.
 
     For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
@@ -102,7 +108,7 @@ def from_loss(loss: LossFunction) -> Objective:
             f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
             "return Loss(value, count) from an objective, so that a split batch stays exact."
         )
-        return functools.partial(_plain_objective, loss, ignored_by(loss))
+        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target)
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
@@ -137,13 +143,19 @@ def _entry(output: Any, name: str) -> Any:
     return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
 
-def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Module, batch: Any) -> Loss:
+def _by_target(batch: Any) -> int | None:
+    """The samples of a batch (x, y); `x` may be an object that says nothing of them."""
+    samples = size(batch[1])
+    return size(batch[0]) if samples is None else samples
+
+
+def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch)
     output = call_model(model, x)
     returned = loss(output, target)
     if isinstance(returned, Loss):
         return returned
-    mean = as_loss(returned, target if size(target) is not None else x)
+    mean = as_loss(returned, batch, count)
     return Loss(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 

@@ -8,12 +8,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep import keys
+from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.batch_plan import BatchPlan, require_whole
 from instep.loop.error_place import ErrorPlace
-from instep.loop.objective import LossFunction, Objective, from_loss, from_output
+from instep.loop.objective import LossFunction, Objective, counting, from_loss, from_output
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.loop.stepper import Stepper
@@ -45,10 +46,10 @@ def as_module(model: nn.Module | Mapping[str, nn.Module]) -> nn.Module:
         raise DescriptionError(f"model= has a name that cannot be used: {error.args[0]}; use another one.") from None
 
 
-def objectives_for(loss: LossFunction | None, objective: Objectives) -> dict[str, Objective]:
+def objectives_for(loss: LossFunction | None, objective: Objectives, layout: BatchLayout = BY_SAMPLE) -> dict[str, Objective]:
     """The objectives in the order of their turns; that of a plain run has the name ""."""
     if not isinstance(objective, Mapping):
-        return {"": objective_for(loss, objective)}
+        return {"": objective_for(loss, objective, layout)}
     if loss is not None:
         raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
     if not objective:
@@ -56,17 +57,20 @@ def objectives_for(loss: LossFunction | None, objective: Objectives) -> dict[str
     for name in objective:
         if not isinstance(name, str) or not name or "/" in name or name == "ema":
             raise DescriptionError(f'objective= has the name {name!r}; use a word without "/", other than "ema".')
-    return {name: objective_for(None, one) for name, one in objective.items()}
+    return {name: objective_for(None, one, layout) for name, one in objective.items()}
 
 
-def objective_for(loss: LossFunction | None, objective: Objective | None) -> Objective:
+def objective_for(loss: LossFunction | None, objective: Objective | None, layout: BatchLayout = BY_SAMPLE) -> Objective:
+    count = None if layout.is_plain else layout.size
     if loss is not None and objective is not None:
         raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
     if objective is not None:
         if not callable(objective):
             raise DescriptionError(f"objective={objective!r} cannot be called; pass a function (model, batch) -> Loss.")
-        return objective
-    return from_output() if loss is None else from_loss(loss)
+        return objective if count is None else counting(objective, count)
+    if loss is not None:
+        return from_loss(loss, count)
+    return from_output() if count is None else counting(from_output(), count)
 
 
 def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) -> dict[str, Optimizer]:

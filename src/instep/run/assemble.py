@@ -138,7 +138,7 @@ def find_data(options: Options, place: Place) -> Data:
 def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     """The model on its device, in train mode, with the weights that it begins with; of several processes all with the same."""
     model, device = as_module(options.model), place.placed.device
-    objectives = objectives_for(options.loss, options.objective)
+    objectives = objectives_for(options.loss, options.objective, data.feed.layout)
     metrics = as_metrics(options.metrics)
     refused = {"ema": options.ema, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
     fp16 = {"precision": options.precision} if options.precision == "fp16" else {}
@@ -179,7 +179,7 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
         data.plan.require_no_lonely_sample(nn.BatchNorm1d(1))
     plan = replace(data.plan, fewest=2 if needs_two(model) or frees_batch_norm else 1)
     is_fixed = options.on_out_of_memory != "split"
-    micro_batches = MicroBatches(plan, processes, device, is_fixed=is_fixed)
+    micro_batches = MicroBatches(plan, processes, device, is_fixed=is_fixed, layout=data.feed.layout)
     splitting = Splitting(options.on_out_of_memory, micro_batches, prepared.holders, device, say=notices.say)
     if splitting.is_on and processes.are_several:
         raise DescriptionError(

@@ -200,8 +200,11 @@ class Run:
             return look(self.feed, batch_size=self.plan.batch_size, device=self.device, decode=decode, mean=mean, std=std)
 
     def example(self) -> Any:
-        """The first batch that the run trains on."""
-        return next(iter(self.loader.batches(epoch=0))).data
+        """The first batch that the run trains on. Leaves no trace."""
+        feed = self.feed.for_looking("an example of a batch")
+        loader = feed.train_loader(batch_size=self.batch_size, device=self.device, drop_last=self.plan.drop_last, workers=0)
+        with contextlib.closing(loader), contextlib.closing(loader.batches(epoch=0)) as batches:
+            return next(batches).data
 
     def load(self, which: Literal["best", "latest"] | int, weights: Weights | None = None) -> None:
         """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
@@ -261,14 +264,16 @@ class Run:
             raise DescriptionError("a run with shard= cannot be rehearsed; look for a learning rate without it.")
         if len(self.steppers) > 1:
             raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
+        feed = self.feed.for_looking("find_lr() or find_batch_size()")
         self.modes.train()
-        loader = self.feed.train_loader(
+        loader = feed.train_loader(
             batch_size=self.batch_size if samples is None else samples,
             device=self.device,
             drop_last=self.plan.drop_last or samples is not None,
             epochs=sys.maxsize,  # without end
             share=self.plan.part if self.processes.are_several else None,
         )
+        loader.resume(self.loader.state)  # of an iterable that says where it stands
         updates = rehearse(self.steppers[0], loader, start, self.splitting.quiet(), whole=samples is not None)
         with self.precision.algorithms(), contextlib.closing(updates):
             for result in updates:
@@ -277,13 +282,26 @@ class Run:
 
     def dry_run(self) -> Evaluation | None:
         """Two updates and an evaluation; what they change is the caller's to put back."""
-        with self.precision.algorithms():
+        feed = self.feed.for_looking("dry_run()")
+        loader = feed.train_loader(
+            batch_size=self.batch_size,
+            device=self.device,
+            drop_last=self.plan.drop_last,
+            share=self.plan.part if self.processes.are_several else None,
+        )
+        loader.may_stay_on_host = self.loader.may_stay_on_host
+        with self.precision.algorithms(), contextlib.ExitStack() as closing:
+            closing.callback(loader.close)
             self.modes.train()
-            for batch in itertools.islice(self.loader.batches(epoch=0), min(2, self.state.steps_per_epoch)):
+            batches = closing.enter_context(contextlib.closing(loader.batches(epoch=0)))
+            for batch in itertools.islice(batches, min(2, self.state.steps_per_epoch)):
                 for stepper in self.steppers:
                     with stepper.turn(batch, self.state.step):
                         stepper.run(stepper.pieces(batch), stepper.objective)
-            return self.evaluate() if self.valid_loaders else None
+            valid = self.evaluator.valid_loaders(feed)
+            for one in valid.values():
+                closing.callback(one.close)
+            return Evaluation.of(self.evaluator.numbers(valid), self.state.step, self.state.epoch) if valid else None
 
     # --- The description
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from instep.errors import DataError, is_user_file
 
 LONGEST = 300  # signs of somebody else's message that are shown
+# What code of a user's raises while data is loaded. The last two are no Exceptions: one would end the program, or its worker,
+# the other a loop over updates(), and neither would say why.
+RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 class WorkerFailure(NamedTuple):

@@ -5,15 +5,17 @@ batch k of epoch e costs what batch 0 costs, unless the data can only be read fr
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from instep import keys
+from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.data.batching import Batching
 from instep.data.device import is_out_of_memory, said
+from instep.data.loading.failure import failed
 from instep.data.loading.streaming import Streaming
 from instep.data.loading.worker_count import Choice, Stopwatch
 from instep.data.loading.workers import Workers
@@ -68,8 +70,12 @@ class Loader:
         settings: WorkerSettings = WorkerSettings(),  # noqa: B008  # it is frozen
         share: Share | None = None,
         say: Callable[[str], object] | None = None,
+        layout: BatchLayout = BY_SAMPLE,
+        before_first: Callable[[], object] | None = None,
     ) -> None:
         self.name = source.name
+        self.layout = layout  # of its batches
+        self._before_first = before_first  # called before the first batch is loaded
         self.batch_size = batch_size
         self._source = source
         self._seed = seed
@@ -113,8 +119,11 @@ class Loader:
         if self._streaming is not None:
             self._streaming.lengthen(epochs)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+    def batches(self, epoch: int, start: int = 0) -> Generator[Batch]:
         """The batches of an epoch from the one with index `start` on."""
+        before_first, self._before_first = self._before_first, None
+        if before_first is not None:
+            before_first()
         batches = self._loaded(epoch, start)
         if self._device.type != "cpu":
             batches = self._sent_ahead(batches)
@@ -255,7 +264,11 @@ class Loader:
                 place += self._share.part(batch.index, batch.samples)[0]
             with keys.fork_rng(self._device):
                 keys.seed_all(keys.for_batch_transform(self._seed, batch.epoch, place), self._device)
-                data = transform(batch.data)
+                try:
+                    data = transform(batch.data)
+                except (SystemExit, GeneratorExit) as error:
+                    where = f"batch {batch.index} of epoch {batch.epoch} of {self.name}"
+                    raise failed(f"{where} cannot be transformed", error) from error
             yield batch._replace(data=data)
 
     def _noted(self, batches: Iterator[Batch], streaming: Streaming) -> Iterator[Batch]:

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,10 @@ from torch.utils.data import DataLoader
 from instep.data.position import Source
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Stream
-from instep.errors import DataError, DescriptionError
+from instep.errors import DataError, DescriptionError, give_notice
+from instep.text import listed
+
+PATIENCE_S = 60.0  # to wait for a batch before it is said which sample it waits for, where a DataLoader has no timeout
 
 
 class Pool:
@@ -37,6 +40,8 @@ class Pool:
         self._forks = _start_method(settings.context) == "fork"
         self._processes: set[int | None] = set()
         self._is_waiting = False
+        self._wanted: Sequence[int] = ()  # the samples of the batch that is waited for
+        self._is_patient = True  # nothing was said yet of a batch that does not come
         self._death: str | None = None
 
     def loader(self, dataset: Any, **options: Any) -> "DataLoader[Any]":
@@ -50,7 +55,7 @@ class Pool:
                 collate_fn=_identity,
                 num_workers=self._count,
                 prefetch_factor=self._settings.prefetch,
-                timeout=self._settings.timeout_s,
+                timeout=self._settings.timeout_s or PATIENCE_S,
                 multiprocessing_context=self._settings.context,
                 worker_init_fn=_WorkerInit(self._source, self._board, self._settings.init),
                 generator=torch.Generator(),  # else torch would draw from the run's own
@@ -75,9 +80,30 @@ class Pool:
         _install_death_handler()
         return iterator
 
-    def next_batch(self, iterator: Iterator[Any]) -> Any:
-        """The next batch; StopIteration where there is none."""
-        return self._guarded(lambda: next(iterator))
+    def next_batch(self, iterator: Iterator[Any], wanted: Sequence[int] = ()) -> Any:
+        """The next batch, that of the samples `wanted` where they are known; StopIteration where there is none."""
+        self._wanted = wanted
+        return self._guarded(lambda: self._wait_for(iterator))
+
+    def _wait_for(self, iterator: Iterator[Any]) -> Any:
+        while True:
+            try:
+                return next(iterator)
+            except RuntimeError as error:
+                if "timed out" not in str(error) or self._settings.timeout_s:
+                    raise
+            if self._is_patient:
+                self._is_patient = False
+                give_notice(f"no batch of {self._source.name} came for {PATIENCE_S:g} s: {self._busy_with()}.")
+
+    def _busy_with(self) -> str:
+        """Which worker is at which of the samples that are waited for."""
+        at = [
+            f"worker {row} (process {process}) is at sample {index}"
+            for row, (process, index) in enumerate(self._board.tolist())
+            if index >= 0 and (not len(self._wanted) or index in self._wanted)
+        ]
+        return "; ".join(at) or f"no worker has begun with {listed(self._wanted) or 'a sample'}"
 
     def note_death(self, said: str) -> bool | None:
         """Told of a death: whether somebody waits for that worker, None where it is not one of these."""
@@ -104,7 +130,8 @@ class Pool:
     def _describe_death(self, said: str) -> str:
         name = self._source.name
         if "timed out" in said:
-            return f"no batch of {name} came within the timeout of its DataLoader, {self._settings.timeout_s:g} s."
+            limit = f"within the timeout of its DataLoader, {self._settings.timeout_s:g} s"
+            return f"no batch of {name} came {limit}: {self._busy_with()}."
         did, reason = _cause(said)
         rows = [row for row, process in enumerate(self._board[:, 0].tolist()) if process in _named_processes(said)]
         if not rows:

@@ -9,6 +9,7 @@ from instep.data.share import Share
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Read, Span, Stream
 from instep.errors import DescriptionError, give_notice
+from instep.text import plural
 
 KEPT = 8  # states of past batches: more than are read ahead of the one that is computed with
 
@@ -84,8 +85,8 @@ class Streaming:
             span = span._replace(state={name: state[name] for name in ("pass", "read", "own")})
         elif span.passed:
             give_notice(
-                f"{self._stream.name} cannot say where it stands (it has no state_dict()): {span.passed:,} samples are read "
-                f"again to get to batch {index} of epoch {epoch}."
+                f"{self._stream.name} cannot say where it stands (it has no state_dict()): "
+                f"{plural(span.passed, 'sample')} are read again to get to batch {index} of epoch {epoch}."
             )
         self._reading = None  # the process that read until now ends before another begins
         return self._stream.read(span) if self._worker is None else self._worker.read(span)
@@ -116,8 +117,8 @@ def _counted(stream: Stream, span: Span) -> tuple[int | None, int | None]:
         return None, None
     if span.drop_last and stream.length < span.batch_size:
         raise DescriptionError(
-            f"drop_last=True leaves nothing of {stream.length} samples of {stream.name} in batches of {span.batch_size}; "
-            "use a smaller batch_size."
+            f"drop_last=True leaves nothing of {plural(stream.length, 'sample')} of {stream.name} in batches of "
+            f"{span.batch_size}; use a smaller batch_size."
         )
     samples = stream.length - stream.length % span.batch_size if span.drop_last else stream.length
     return samples, -(-samples // span.batch_size)

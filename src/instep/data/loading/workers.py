@@ -68,7 +68,7 @@ class Workers:
     def _next(self) -> tuple[Request, Any]:
         assert self._iterator is not None
         try:
-            batch = self._pool.next_batch(self._iterator)
+            batch = self._pool.next_batch(self._iterator, self._asked.pending[0].indices)
         except DataError:
             self.close()
             raise

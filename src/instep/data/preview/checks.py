@@ -14,6 +14,7 @@ from instep.data.sources.stream import Stream
 from instep.data.sources.target import Targeted
 from instep.data.sources.view import View
 from instep.data.structure import columns
+from instep.text import plural
 
 FAR = 10.0  # of a mean or a deviation: beyond it, the values were not brought near 1
 ENOUGH = 10  # samples a class that have to be seen before one is missed
@@ -54,11 +55,8 @@ def about_both(train: Source | Stream, valid: Source | Stream, name: str) -> lis
         return []
     if _data_set(train) is _data_set(valid):
         both = _shared_indices(train, valid)
-        return (
-            []
-            if not both
-            else [f"{both:,} samples of one data set are in train and in {name}: what is evaluated on was trained on"]
-        )
+        found = f"{plural(both, 'sample')} of one data set {'is' if both == 1 else 'are'} in train and in {name}"
+        return [f"{found}: what is evaluated on was trained on"] if both else []
     ours, theirs = _hashes(train), _hashes(valid)
     both = len(ours.keys() & theirs.keys())
     if not both:

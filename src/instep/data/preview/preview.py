@@ -1,10 +1,10 @@
 """Looking: the data of a run as the model will see it, without leaving a trace.
 
-It reads with loaders of its own, so that those of the run stay where they are; generators are put back as always.
+It reads with loaders of its own, and copies of iterables, so that those of the run stay where they are; generators are put back
+as always.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ from instep.data.preview.checks import about, about_both, about_classes
 from instep.data.preview.pictures import Normalised, as_pictures, images_in, normalisation_in
 from instep.data.preview.summary import Picture, Preview, SetSummary, column_summary, leaves
 from instep.data.sources.labels import column_of_labels, labels_of
-from instep.data.sources.stream import PerEpoch, Stateful, Stream
+from instep.data.sources.stream import Stream
 
 Decode = Callable[[Any], str]
 
@@ -46,14 +46,15 @@ def look(
 
     `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation that is not found in the transforms.
     """
+    feed = feed.for_looking("preview()")
     loaders = {"train": feed.train_loader(batch_size=batch_size, device=device, workers=0)}
     loaders |= feed.valid_loaders(batch_size=batch_size, device=device, workers=0)
     sources = {"train": feed.train, **feed.valid}
     first: list[Batch] = []
     sets: list[SetSummary] = []
     for name, loader in loaders.items():
-        with _put_back(sources[name]):
-            seen = list(islice(loader.batches(0), batches))
+        seen = list(islice(loader.batches(0), batches))
+        loader.close()
         first = first or seen
         sets.append(_summed_up(name, loader, seen, sources[name], feed.collate))
     pictures, captions, shown_as = _pictures(first[0].data, feed, mean, std) if first else ((), (), "")
@@ -160,17 +161,3 @@ def _shared(feed: Feed) -> list[str]:
         for name, untransformed in feed.untransformed_valid.items()
         for warning in about_both(feed.untransformed_train, untransformed, name)
     ]
-
-
-@contextmanager
-def _put_back(source: Source | Stream) -> Iterator[None]:
-    """An iterable that keeps its state itself stands afterwards where it stood."""
-    keeper = source.dataset if isinstance(source, Stream) else None
-    if not isinstance(keeper, Stateful) or isinstance(keeper, PerEpoch):
-        yield
-        return
-    before = keeper.state_dict()
-    try:
-        yield
-    finally:
-        keeper.load_state_dict(before)

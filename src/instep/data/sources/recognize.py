@@ -31,7 +31,7 @@ from instep.data.sources.view import Listed, Ranged, View
 from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
 from instep.errors import DescriptionError
-from instep.text import listed
+from instep.text import listed, plural
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _subset(data: Subset[Any], name: str, reading: Reading) -> View:
         wrong = indices[(indices < 0) | (indices >= n)].tolist()
         picks = Listed(indices)
     if wrong:
-        raise DescriptionError(f"{name} is a Subset with index {wrong[0]}, its data set has {n} samples.")
+        raise DescriptionError(f"{name} is a Subset with index {wrong[0]}, its data set has {plural(n, 'sample')}.")
     return View(source, picks)
 
 

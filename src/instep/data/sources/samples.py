@@ -15,9 +15,10 @@ from torch import Tensor
 from instep import keys
 from instep.data.collate import Misfit, collate, misfit
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
-from instep.data.loading.failure import failed
+from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Position, Transform
 from instep.errors import DataError, DescriptionError
+from instep.text import plural
 
 SHOWN = 8  # samples that are named where a whole batch is meant
 
@@ -63,6 +64,13 @@ class Samples:
             keys.seed_all(keys.for_batch(at.seed, at.epoch, at.place))
             return self.collated(samples, wanted)
 
+    def sample(self, index: int, at: Position) -> Any:
+        """One sample by itself, as it is in a batch."""
+        with one_thread(), keys.fork_rng():
+            if self._augmenters:
+                draw_from_keyed(self._augmenters)
+            return (self._loaded_at_once([index], at) if self._at_once else self._loaded([index], at))[0]
+
     def origin(self, indices: Tensor) -> Tensor:
         return indices
 
@@ -73,7 +81,7 @@ class Samples:
         length = len(self.dataset)
         if length != self._length:
             raise DataError(
-                f"{self.name} had {self._length:,} samples when the run was made, now it has {length:,}; "
+                f"{self.name} had {plural(self._length, 'sample')} when the run was made, now it has {length:,}; "
                 "every epoch needs the same number."
             )
 
@@ -90,7 +98,7 @@ class Samples:
                 slot[0] = index
                 seed_all(for_sample(seed, epoch, place + row))
                 samples.append(load(index))
-        except Exception as error:
+        except RAISED as error:
             raise self._unloadable(index, error) from error
         return samples
 
@@ -103,10 +111,10 @@ class Samples:
         keys.seed_all(keys.for_sample(at.seed, at.epoch, at.place))
         try:
             samples = list(self.dataset.__getitems__(indices))
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"{_samples(indices)} of {self.name} cannot be loaded", error) from error
         if len(samples) != len(indices):
-            raise DataError(f"__getitems__ of {self.name} gave {len(samples)} samples for {len(indices)} indices.")
+            raise DataError(f"__getitems__ of {self.name} gave {plural(len(samples), 'sample')} for {len(indices)} indices.")
         return samples if self.transform is None else self._each_transformed(samples, indices, at, self.transform)
 
     def _each_transformed(self, samples: list[Any], indices: list[int], at: Position, transform: Transform) -> list[Any]:
@@ -115,11 +123,11 @@ class Samples:
             keys.seed_all(keys.for_sample(at.seed, at.epoch, at.place + row))
             try:
                 samples[row] = transform(samples[row])
-            except Exception as error:
+            except RAISED as error:
                 raise self._unloadable(index, error) from error
         return samples
 
-    def _unloadable(self, index: int, error: Exception) -> DataError:
+    def _unloadable(self, index: int, error: BaseException) -> DataError:
         lies = f" (its length says there are {self._length:,})" if isinstance(error, IndexError) else ""
         return failed(f"sample {index} of {self.name} cannot be loaded{lies}", error)
 
@@ -127,11 +135,11 @@ class Samples:
         """The batch of these samples; the indices are for the errors."""
         try:
             return collate(samples) if self.collate is None else self.collate(samples)
-        except Exception as error:
+        except RAISED as error:
             raise uncollatable(samples, indices, self.name, error, theirs=self.collate is not None) from error
 
 
-def uncollatable(samples: list[Any], indices: list[int], name: str, error: Exception, *, theirs: bool) -> DataError:
+def uncollatable(samples: list[Any], indices: list[int], name: str, error: BaseException, *, theirs: bool) -> DataError:
     """Which sample does not fit, and how; or what the user's own collate function raised, and on which samples."""
     found = error if isinstance(error, Misfit) else misfit(samples)
     differing = ""

@@ -14,12 +14,14 @@ import numpy as np
 
 from instep import keys
 from instep.data.collate import collate
+from instep.data.copies import NoCopy, copied
 from instep.data.loading.augmenters import adapted, augmenters, draw_from_keyed
-from instep.data.loading.failure import failed
+from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
-from instep.errors import DataError, Notice
+from instep.errors import DataError, DescriptionError, Notice
+from instep.text import plural
 
 PATIENCE_S = 3.0  # after which it is said that samples are being counted
 
@@ -113,12 +115,28 @@ class Stream:
         self._was_read = False
         self._was_counted = False
 
+    def copied(self, what: str) -> "Stream":
+        """The same over a copy of the iterable, so that this one stays where it stands; `what` needs it, for the error."""
+        other = copy.copy(self)
+        try:
+            other.dataset = copied(self.dataset)
+        except NoCopy as error:
+            if isinstance(self.dataset, Called):
+                return other  # a function makes its iterator anew every time
+            raise DescriptionError(
+                f"{what} reads a copy of {self.name}, an iterable, so that the run finds it where it was, and it cannot be "
+                f"copied: {error}. Pass the function that makes the iterator, or a Dataset with __getitem__, or leave out of "
+                "its __getstate__() what cannot be copied."
+            ) from error
+        other.slot = self.slot.copy()
+        return other
+
     def count(self, seed: int, most: int) -> bool:
         """Read one pass to learn its length, unless there are more than `most` samples; whether the length is known now.
 
         Samples are read under the keys of the first epoch, so that what is left out at random is left out here too.
         """
-        bare = Stream(self.dataset, self.name, length=None)
+        bare = Stream(self.copied("counting its samples, as it has no __len__,").dataset, self.name, length=None)
         cursor, begun, said = _Cursor(bare, Span(seed, 1, 0, 0, 0)), time.monotonic(), False
         with one_thread(), keys.fork_rng():
             try:
@@ -129,9 +147,6 @@ class Stream:
                         self._say_counting(cursor.read)
             except StopIteration:
                 self.length, self._was_counted = cursor.read, True
-            finally:
-                if bare._beginning is not None:
-                    self.dataset.load_state_dict(copy.deepcopy(bare._beginning))
         return self._was_counted
 
     def _say_counting(self, so_far: int) -> None:
@@ -146,11 +161,11 @@ class Stream:
         """A pass gave another number of samples than is known of this data."""
         if self._was_counted:
             return DataError(
-                f"{self.name} gave {self.length:,} samples when they were counted and {gave} in epoch {epoch}; an epoch of data "
-                "that changes its length has to be said: data.source(…, steps_per_epoch=…)."
+                f"{self.name} gave {plural(self.length or 0, 'sample')} when they were counted and {gave} in epoch "
+                f"{epoch}; an epoch of data that changes its length has to be said: data.source(…, steps_per_epoch=…)."
             )
         return DataError(
-            f"{self.name} says that it has {self.length:,} samples (its __len__) and gave {gave} in epoch {epoch}; "
+            f"{self.name} says that it has {plural(self.length or 0, 'sample')} (its __len__) and gave {gave} in epoch {epoch}; "
             "the two have to agree."
         )
 
@@ -176,14 +191,14 @@ class Stream:
             iterator: Iterator[Any] = iter(self.dataset)
             if state is not None and not keeps_state and isinstance(iterator, Stateful):
                 iterator.load_state_dict(state)
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"{self.name} cannot be read", error) from error
         return iterator
 
     def collated(self, samples: list[Any], numbers: list[int]) -> Any:
         try:
             return collate(samples) if self.collate is None else self.collate(samples)
-        except Exception as error:
+        except RAISED as error:
             raise uncollatable(samples, numbers, self.name, error, theirs=self.collate is not None) from error
 
 
@@ -212,14 +227,14 @@ class _Cursor:
             sample = next(self._iterator)
         except StopIteration:
             raise
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"sample {self.read} of {stream.name} cannot be loaded", error) from error
         self.read += 1
         if stream.transform is None:
             return sample
         try:
             return stream.transform(sample)
-        except Exception as error:
+        except RAISED as error:
             raise failed(f"sample {self.read - 1} of {stream.name} cannot be loaded", error) from error
 
     def sample_of_any_pass(self, epoch: int, place: int) -> Any:
@@ -233,7 +248,7 @@ class _Cursor:
         try:
             return self.sample(epoch, place)
         except StopIteration:
-            raise DataError(f"{self._stream.name} gave no sample when it was read for the {self.number + 1}th time.") from None
+            raise DataError(f"{self._stream.name} gave no sample when it was read again, pass {self.number + 1}.") from None
 
     def state(self) -> Any:
         """Where reading stands, as data; None where the iterable cannot say it."""
@@ -255,7 +270,7 @@ class _Cursor:
                     take(*self._span.place(number))
                 except StopIteration:
                     raise DataError(
-                        f"{self._stream.name} ended after {number:,} samples, before batch {self._span.index} of epoch "
+                        f"{self._stream.name} ended after {plural(number, 'sample')}, before batch {self._span.index} of epoch "
                         f"{self._span.epoch}, where this run goes on; it gave more when the run began."
                     ) from None
 

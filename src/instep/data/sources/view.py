@@ -10,6 +10,7 @@ from instep import keys
 from instep.data.order import Order
 from instep.data.position import Indices, Position, Source, Transform
 from instep.errors import DescriptionError
+from instep.text import plural
 
 MOST_LISTED = 10_000_000  # samples up to which a held-out share is listed, 80 MB; beyond that it is computed
 
@@ -95,7 +96,7 @@ def held_out(source: Source, share: float, seed: int) -> tuple[View, View]:
     n = len(source)
     count = max(1, round(n * share))
     if count >= n:
-        raise DescriptionError(f"valid={share} of {n} samples leaves none to train on.")
+        raise DescriptionError(f"valid={share} of {plural(n, 'sample')} leaves none to train on.")
     order = Order(n, seed=keys.for_split(seed), epoch=0)
     if n > MOST_LISTED:
         return View(source, Computed(order, count, n)), View(source, Computed(order, 0, count))
