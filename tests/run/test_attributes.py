@@ -185,17 +185,25 @@ def test_a_list_that_becomes_too_long_is_named(tmp_path: Path) -> None:
     assert last_kept(tmp_path / "run") is None
 
 
+def test_what_no_file_keeps_is_named() -> None:
+    model = plain(odd={("a", frozenset()): 1})
+    found = attributes(model)
+    model.odd = {(1, (threading.Event,)): 2}
+    with pytest.warns(Notice, match=r"model\.odd \(a dict\) changes"):
+        assert found.changed() == {}
+
+
 def test_a_plain_run_pays_nothing_in_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks are made at the start, after two updates, at the end of the first epoch and at each checkpoint; else none."""
     looks = 0
 
-    class Counting(module._Walk):
+    class Counting(module.AttributeWalk):
         def __init__(self, *arguments: Any) -> None:
             nonlocal looks
             looks += 1
             super().__init__(*arguments)
 
-    monkeypatch.setattr(module, "_Walk", Counting)
+    monkeypatch.setattr(module, "AttributeWalk", Counting)
 
     def counted(**changes: Any) -> tuple[int, Trainer]:
         nonlocal looks
