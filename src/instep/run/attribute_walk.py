@@ -18,8 +18,10 @@ from instep.run.frozen_values import CONTAINERS, PLAIN, NotFrozen, TooLong, addr
 UNKNOWN = object()  # in place of the copy of a value that cannot be copied here
 
 _MOST = 200_000  # values; of a larger run the rest is not looked at
+_PARAMETER = [torch.zeros(1)]
 _OF_OPTIMIZERS = frozenset(
-    {*vars(torch.optim.SGD([torch.zeros(1)])), "step", "_opt_called", "_step_count"}  # torch's schedulers leave the last three
+    {*vars(torch.optim.SGD(_PARAMETER)), *vars(torch.optim.LBFGS(_PARAMETER))}
+    | {"step", "_opt_called", "_step_count"}  # torch's schedulers leave these
 )
 
 

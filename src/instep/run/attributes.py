@@ -67,20 +67,20 @@ class Attributes:
         assert self._begun is not None
         walk = self._walk()
         thawing = Thawing(self._device, _apart(walk.values, kept))
-        lost = [f"{owner}.{name}" for owner, values in kept.items() for name in values if owner not in walk.owners]
-        for place, value in walk.values.items():
-            if place[1] not in kept.get(place[0], {}) and (frozen := walk.frozen(value)) is not UNKNOWN:
-                before, owner = self._begun.get(place, _MISSING), walk.owners[place[0]]
+        lost = [f"{path}.{name}" for path, values in kept.items() for name in values if path not in walk.owners]
+        for (path, name), value in walk.values.items():
+            if name not in kept.get(path, {}) and (frozen := walk.frozen(value)) is not UNKNOWN:
+                before, owner = self._begun.get((path, name), _MISSING), walk.owners[path]
                 if before is _MISSING:
-                    owner.remove(place[1])
+                    owner.remove(name)
                 elif before is not UNKNOWN and not same(before, frozen) and not has_sums(before):
-                    owner.put(place[1], thawing.thaw(value, before))
-        for owner, values in kept.items():
-            for name, frozen in values.items() if owner in walk.owners else ():
+                    owner.put(name, thawing.thaw(value, before))
+        for path, values in kept.items():
+            for name, frozen in values.items() if path in walk.owners else ():
                 try:
-                    walk.owners[owner].put(name, thawing.thaw(walk.values.get((owner, name)), frozen))
+                    walk.owners[path].put(name, thawing.thaw(walk.values.get((path, name)), frozen))
                 except (TypeError, ValueError, RuntimeError, KeyError, AttributeError, IndexError) as error:
-                    raise CheckpointError(f"{owner}.{name} cannot be put back as the checkpoint has it: {error}") from error
+                    raise CheckpointError(f"{path}.{name} cannot be put back as the checkpoint has it: {error}") from error
         if lost:
             give_notice(f"the checkpoint has {listed(lost)}, and nothing in this run holds that; it is left out.")
 
