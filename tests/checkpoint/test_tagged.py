@@ -19,6 +19,7 @@ from checkpoint.made import same
 from instep.checkpoint import jsontext
 from instep.checkpoint.tagged import Decoder, Encoder
 from instep.errors import CheckpointError
+from instep.records import GeneratorState
 
 
 def back(value: Any) -> Any:
@@ -49,6 +50,7 @@ VALUES: dict[str, Any] = {
     "tensors": {"a": torch.arange(3), "b": [torch.tensor(1.5), (torch.zeros(0, 3),)], 7: torch.tensor(True)},
     "arrays": [np.arange(6, dtype=np.uint32).reshape(2, 3).T, np.zeros((0, 2)), np.array(1.5, dtype=np.float16)],
     "generators": np.random.RandomState(1).get_state(),
+    "where a generator stands": [GeneratorState("torch", torch.arange(3)), GeneratorState("python", (3, (1, 2), None))],
     "pcg": np.random.default_rng(1).bit_generator.state,
 }
 
@@ -194,6 +196,9 @@ HOSTILE = [
     {"$array": None},
     {"$array": "half"},
     {"$state_dict": [[]]},
+    {"$generator": ["os", 1]},
+    {"$generator": ["torch"]},
+    {"$generator": 3},
 ]
 
 

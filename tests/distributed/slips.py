@@ -98,6 +98,50 @@ def batch_norm(rank: int, size: int, folder: Path) -> Seen:
     }
 
 
+class Keeping(nn.Module):
+    """A count, the same on all, and a generator that is seeded by the rank."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.linear = with_dropout()
+        self.calls = 0
+        self.generator = torch.Generator().manual_seed(rank)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.calls += 1
+            torch.rand(1, generator=self.generator)
+        scores: Tensor = self.linear(x)
+        return scores
+
+
+class Shifted(nn.Module):
+    """A loss whose weight each process draws by itself."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.full((4,), float(rank), dtype=torch.float64))
+
+    def forward(self, scores: Tensor, target: Tensor) -> Tensor:
+        return cross_entropy(scores + self.shift, target)
+
+
+def own_state(rank: int, size: int, folder: Path) -> Seen:
+    """What a model and a loss keep by themselves: stopped, and gone on with by all."""
+    found: Seen = {"said": [], "drawn": []}
+    for stop in (4, None):
+        model, loss = Keeping(rank), Shifted(rank)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            made = trainer(model=model, loss=loss, n=48, folder=folder / "own state")
+            for update in made.updates():
+                if update.step == stop:
+                    break
+        found["said"] += [str(one.message) for one in told]
+        found["drawn"].append(model.generator.get_state())
+    return found | {"calls": model.calls, "shift": loss.shift.detach(), "weights": dict(model.state_dict())}
+
+
 def looked_at(rank: int, size: int, folder: Path) -> Seen:
     """Numbers and predictions over data that does not divide, with torchmetrics, and over less than a batch for each."""
     from torchmetrics import MetricCollection
@@ -229,7 +273,7 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
         other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm, looked_at,
-        metrics_by_name,
+        own_state, metrics_by_name,
         range_test, saved, gone_on_with, stopped, folder_in_use,
     )
 }  # fmt: skip

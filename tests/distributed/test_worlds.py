@@ -110,6 +110,22 @@ def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -
     assert not torch.equal(seen[0]["between"][0], seen[1]["between"][0])
 
 
+@sizes("own_state")
+def test_what_a_model_keeps_by_itself_is_rank_0s_where_a_run_goes_on(size: int, world: Worlds) -> None:
+    seen = world(size)["own_state"]
+    apart = [text for one in seen for text in one["said"] if "is not the same on all processes" in text]
+    assert apart == [
+        "model.generator is not the same on all processes; a checkpoint keeps that of rank 0, and a resumed run has it on all "
+        "of them."
+    ]
+    assert not torch.equal(seen[0]["drawn"][0], seen[1]["drawn"][0])
+    for one in seen:
+        assert one["calls"] == 8
+        assert torch.equal(one["drawn"][1], seen[0]["drawn"][1])
+        assert torch.equal(one["shift"], torch.zeros(4, dtype=torch.float64))  # all began with rank 0's
+        assert all(torch.equal(one["weights"][key], seen[0]["weights"][key]) for key in seen[0]["weights"])
+
+
 @sizes("looked_at")
 def test_numbers_and_predictions_are_those_of_one_process(size: int, world: Worlds) -> None:
     from distributed.slips import looked_at

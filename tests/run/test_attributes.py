@@ -16,7 +16,8 @@ from instep.checkpoint import read
 from instep.errors import CheckpointError, Notice
 from instep.loop.holders import find_holders
 from instep.records import GeneratorState
-from instep.run import attributes as module
+from instep.run import attributes as attributes_file
+from instep.run.attribute_walk import AttributeWalk
 from instep.run.attributes import Attributes
 from instep.run.frozen_values import MOST_ENTRIES
 from tiny import CLASSES, FEATURES, make
@@ -185,17 +186,25 @@ def test_a_list_that_becomes_too_long_is_named(tmp_path: Path) -> None:
     assert last_kept(tmp_path / "run") is None
 
 
+def test_what_no_file_keeps_is_named() -> None:
+    model = plain(odd={("a", frozenset()): 1})
+    found = attributes(model)
+    model.odd = {(1, (threading.Event,)): 2}
+    with pytest.warns(Notice, match=r"model\.odd \(a dict\) changes"):
+        assert found.changed() == {}
+
+
 def test_a_plain_run_pays_nothing_in_an_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks are made at the start, after two updates, at the end of the first epoch and at each checkpoint; else none."""
     looks = 0
 
-    class Counting(module._Walk):
+    class Counting(AttributeWalk):
         def __init__(self, *arguments: Any) -> None:
             nonlocal looks
             looks += 1
             super().__init__(*arguments)
 
-    monkeypatch.setattr(module, "_Walk", Counting)
+    monkeypatch.setattr(attributes_file, "AttributeWalk", Counting)
 
     def counted(**changes: Any) -> tuple[int, Trainer]:
         nonlocal looks

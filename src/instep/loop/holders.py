@@ -32,7 +32,6 @@ class Holders:
     given: tuple[nn.Module, ...]  # losses and objectives that are modules themselves: checkpoints keep all their tensors
     beside: tuple[nn.Module, ...]  # every other module that is called with the model, those in `given` among them
     roots: Mapping[str, Any]  # what was passed, by the name of its argument: where attributes are looked for
-    optimizers: tuple[Optimizer, ...] = ()
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
@@ -142,7 +141,9 @@ def is_users(thing: type | types.FunctionType) -> bool:
     """Whether a class or a function stands in a user's file."""
     if thing.__module__ == "__main__":
         return True
-    file = getattr(sys.modules.get(thing.__module__ or ""), "__file__", None)
+    if isinstance(thing, types.FunctionType):
+        return is_user_file(thing.__code__.co_filename)
+    file = getattr(sys.modules.get(thing.__module__), "__file__", None)
     return file is not None and is_user_file(file)
 
 

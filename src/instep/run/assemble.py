@@ -160,9 +160,11 @@ def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     holders = find_holders(
         model, loss=options.loss, objective=options.objective, metrics=options.metrics, transform=data.feed.transforms[1]
     )
-    for module in holders.given:
+    for module in holders.given if not processes.are_sharded else ():
         module.to(device)
-    processes.take_from_rank0(tensor for module in holders.beside for tensor in (*module.parameters(), *module.buffers()))
+    own = {*model.parameters(), *model.buffers()}
+    beside = [tensor for module in holders.beside for tensor in (*module.parameters(), *module.buffers())]
+    processes.take_from_rank0(tensor for tensor in beside if tensor not in own)
     return Prepared(model, precision, objectives, holders, metrics, was_in_eval, tuple(notes))
 
 

@@ -15,7 +15,7 @@ from instep.records import GeneratorState
 MOST_ENTRIES = 10_000  # of a list or a dictionary; what is longer is not compared
 _DEEPEST = 20
 _LARGE = 2**16  # elements; of tensors from there on sums are compared, and no copy is held
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 _SEQUENCES = (list, tuple, set, frozenset, deque)
 CONTAINERS = (*_MAPPINGS, *_SEQUENCES)
@@ -40,7 +40,7 @@ class Summed(NamedTuple):
 def freeze(value: Any, *, left: Collection[int] = (), large: int | None = _LARGE, depth: int = 0) -> Any:
     """A copy; `left` are the addresses of tensors that are kept elsewhere. With `large=None` no tensor is summed up."""
     kind = type(value)
-    if kind in _PLAIN or isinstance(value, np.generic):
+    if kind in PLAIN or isinstance(value, np.generic):
         return value
     if isinstance(value, Tensor):
         return _freeze_tensor(value, left, large)
@@ -48,8 +48,6 @@ def freeze(value: Any, *, left: Collection[int] = (), large: int | None = _LARGE
         return value.copy() if large is None or value.size < large else _sum_up(torch.from_numpy(np.ascontiguousarray(value)))
     if isinstance(value, GENERATORS):
         return read_generator(value)
-    if kind is GeneratorState:
-        return GeneratorState(value.kind, freeze(value.content, left=left, large=large, depth=depth + 1))
     if kind not in CONTAINERS or depth > _DEEPEST:
         raise NotFrozen
     if len(value) > MOST_ENTRIES:
@@ -59,13 +57,13 @@ def freeze(value: Any, *, left: Collection[int] = (), large: int | None = _LARGE
         return [freeze(one, left=left, large=large, depth=depth + 1) for one in values]
 
     if kind in _MAPPINGS:
-        if not all(type(key) in _PLAIN or type(key) is tuple for key in value):
+        if not all(type(key) in PLAIN or type(key) is tuple for key in value):
             raise NotFrozen
         frozen = copy.copy(value)
         for key, one in zip(value, inner(value.values()), strict=True):
             frozen[key] = one
         return frozen
-    if kind in (set, frozenset) and not all(type(entry) in _PLAIN for entry in value):
+    if kind in (set, frozenset) and not all(type(entry) in PLAIN for entry in value):
         raise NotFrozen
     return deque(inner(value), value.maxlen) if kind is deque else kind(inner(value))
 
@@ -96,8 +94,8 @@ def _sum_up(value: Tensor) -> Summed:
 
 def same(one: Any, other: Any) -> bool:
     """Whether two frozen values are equal bit for bit."""
-    if type(one) is not type(other):
-        return False
+    if one is other or type(one) is not type(other):
+        return one is other
     if isinstance(one, Tensor):
         return one.dtype == other.dtype and one.shape == other.shape and _bytes(one) == _bytes(other)
     if isinstance(one, np.ndarray):
