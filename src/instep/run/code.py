@@ -175,10 +175,10 @@ class Walk:
         A checkpoint restores the buffers of a loss: new class weights would not count.
         """
         if module is not self._model:
-            own, described = name or class_of(module).__name__, describe_modules(module)
+            called, described = name or class_of(module).__name__, describe_modules(module)
             values = described.values | (buffer_values(module) if not depth else {})
-            self._values |= {f"{own}.{inner}" if inner else own: text for inner, text in described.texts.items()}
-            self._values |= {f"{own}.{inner}": value for inner, value in values.items()}
+            self._values |= {f"{called}.{inner}" if inner else called: text for inner, text in described.texts.items()}
+            self._values |= {f"{called}.{inner}": value for inner, value in values.items()}
         for inner in module.modules():
             self.visit(class_of(inner), "", depth + 1)
             hooks = [hook for kind in _HOOKS for hook in getattr(inner, kind, {}).values()]

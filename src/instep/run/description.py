@@ -58,14 +58,20 @@ class Description:
     monitor_mode: str
     notes: tuple[str, ...]
     processes: int = 1
-    built: "Built" = field(default=None)  # type: ignore[assignment]  # made here; kept where the description is replaced
+    made: "Built | None" = None  # see `built`; kept where the description is replaced
     hashed: Known = field(default_factory=dict)  # data that was hashed already
     frozen: tuple[str, ...] = field(init=False)  # the parameters that take no gradient when the run is described
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frozen", tuple(name for name, p in self.model.named_parameters() if not p.requires_grad))
-        if self.built is None:
-            object.__setattr__(self, "built", build_of(self))
+        if self.made is None:
+            object.__setattr__(self, "made", build_of(self))
+
+    @property
+    def built(self) -> "Built":
+        """The modules and the code as the script made them."""
+        assert self.made is not None
+        return self.made
 
 
 class Built(NamedTuple):
