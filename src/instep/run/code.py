@@ -97,7 +97,8 @@ class Walk:
             self._partial(value, name, depth)
         elif isinstance(value, MethodType):
             self.visit(value.__func__, name, depth + 1)
-            self.visit(value.__self__, name, depth + 1)
+            if isinstance(value.__self__, nn.Module) or is_own_class(type(value.__self__)):
+                self.visit(value.__self__, name, depth + 1)
         elif isinstance(value, FunctionType):
             self._function(value, depth)
         elif isinstance(value, type):
@@ -149,7 +150,9 @@ class Walk:
         elif plain(value) is not UNKNOWN or isinstance(value, list | tuple | type | nn.Module) or _is_function(value):
             self.visit(value, name, depth)
         elif callable(value):
-            if is_own_class(type(value)):  # what others keep in theirs may change from one process to the next
+            if is_own_class(type(value)) or hasattr(
+                value, "__wrapped__"
+            ):  # what others keep in theirs may change from one process to the next
                 self.visit(value, name, depth)
         elif depth <= DEPTH:
             held = getattr(value, "__dict__", {})
@@ -197,7 +200,7 @@ class Walk:
         own = is_own_class(type(value))
         self.visit(type(value), "", depth + 1)
         for key, held in sorted(getattr(value, "__dict__", {}).items()):
-            if (own or not key.startswith("_")) and (not self._holds_data or _holds_code(held)):
+            if (own or not key.startswith("_") or key == "__wrapped__") and (not self._holds_data or _holds_code(held)):
                 self.visit(held, f"{name}.{key}" if name else key, depth + 1)
 
 
