@@ -184,6 +184,8 @@ def test_what_training_itself_changes_is_no_change(tmp_path: Path) -> None:
     again = space["build"](tmp_path / "run")
     again.fit()
     assert again.resumed_from == 4
+    space["build"](tmp_path / "run").fit()  # nothing is left to train, and nothing moves
+    assert build(tmp_path / "run", text).fit().last is not None  # in a fresh process
 
 
 def test_code_of_another_python_is_not_called_changed(run: Path) -> None:

@@ -110,8 +110,13 @@ def set_aside_later(folder: Path, newest: int) -> None:
         os.rename(path, target)
 
 
-def delete_old(folder: Path, keep: int | None, *, also: Collection[int] = ()) -> None:
-    """Delete all but the last `keep`, those named, and the best that each of the last knows: whichever is resumed finds it."""
+def delete_old(folder: Path, keep: int | None, *, also: Collection[int] = (), dropped: Collection[int] = ()) -> None:
+    """Delete all but the last `keep`, those named, and the best that each of the last knows: whichever is resumed finds it.
+
+    What is `dropped` goes first, and does not count.
+    """
+    for step in dropped:
+        discard(path_of(folder, step))
     if keep is None:
         return
     there = steps(folder)

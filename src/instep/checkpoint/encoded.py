@@ -41,6 +41,7 @@ class EncodedCheckpoint:
     parts: Mapping[str, EncodedPart]
     state: bytes
     kept: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -61,7 +62,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> EncodedCheckpoint:
     if state_part.tensors:
         parts[STATE] = state_part
     state = jsontext.render({"state": encoded_state, "parts": encoded}, "state.json")
-    return EncodedCheckpoint(checkpoint.step, checkpoint.best, parts, state, checkpoint.kept)
+    return EncodedCheckpoint(checkpoint.step, checkpoint.best, parts, state, checkpoint.kept, checkpoint.dropped)
 
 
 def check(checkpoint: Checkpoint) -> int:

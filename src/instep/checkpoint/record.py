@@ -13,7 +13,7 @@ class Checkpoint:
     Each of `parts` is what a `state_dict()` gives, or anything built of tensors, numbers and containers: its tensors go to
     `<part>.safetensors`, the rest to `state.json`. Usual parts are model, optimizer and ema; with several models one each.
     `state` is for the counters. `best` is the step of the best checkpoint so far, perhaps this one, or None. `kept` are steps
-    whose checkpoints shall stay when this one is written; it is not written itself.
+    whose checkpoints shall stay when this one is written, `dropped` those that shall go; neither is written itself.
     """
 
     step: int
@@ -21,6 +21,7 @@ class Checkpoint:
     state: Mapping[str, Any] = field(default_factory=dict)
     best: int | None = None
     kept: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class SealedShards:
     tensors: Mapping[str, Tensor]  # by "part/name"
     state: bytes
     kept: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
 
 
 class ShardWriter:
@@ -81,7 +82,7 @@ def seal_shards(checkpoint: Checkpoint) -> SealedShards:
         plan_layout(dict(zip(encoder.tensors, local(encoder.tensors.values()), strict=True)), part)
         tensors |= {f"{part}/{name}": tensor for name, tensor in encoder.tensors.items()}
     state = jsontext.render({"state": encoded.pop(STATE), "parts": encoded}, STATE_FILE)
-    return SealedShards(checkpoint.step, checkpoint.best, tensors, state, checkpoint.kept)
+    return SealedShards(checkpoint.step, checkpoint.best, tensors, state, checkpoint.kept, checkpoint.dropped)
 
 
 def write_shards(folder: Path, sealed: SealedShards, *, keep: int | None, world: World) -> Path:
@@ -140,7 +141,7 @@ def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, F
     if replaced is not None:
         discard(replaced)
     checkpoint_folder.set_aside_later(folder, sealed.step)
-    checkpoint_folder.delete_old(folder, keep, also=sealed.kept)
+    checkpoint_folder.delete_old(folder, keep, also=sealed.kept, dropped=sealed.dropped)
     checkpoint_folder.write_labels(folder)
 
 

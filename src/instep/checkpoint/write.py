@@ -37,7 +37,7 @@ def write(folder: Path, checkpoint: Checkpoint | EncodedCheckpoint, *, keep: int
         if replaced is not None:
             discard(replaced)
         checkpoint_folder.set_aside_later(folder, encoded.step)
-        checkpoint_folder.delete_old(folder, keep, also=encoded.kept)
+        checkpoint_folder.delete_old(folder, keep, also=encoded.kept, dropped=encoded.dropped)
         checkpoint_folder.write_labels(folder)
     except OSError as error:
         raise CheckpointError(f"checkpoint {name} is whole, but not what is beside it: {explain(error, folder, 0)}") from None

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from instep.distributed.dtensors import is_sharded, local, norm_of_all, summed, whole
 from instep.errors import DescriptionError
-from instep.optim.kinds import named_in_groups, require_dense
+from instep.optim.parts import named_in_groups, require_dense
 from instep.text import listed
 
 Limit = float | Mapping[str, float] | None

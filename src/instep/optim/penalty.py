@@ -15,8 +15,7 @@ from torch.optim import Optimizer
 
 from instep.distributed.dtensors import local, summed
 from instep.errors import DescriptionError
-from instep.optim.kinds import require_dense
-from instep.optim.parts import slots_of
+from instep.optim.parts import require_dense, slots_of
 
 
 class Penalty:

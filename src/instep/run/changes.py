@@ -52,7 +52,7 @@ def require_same(
 ) -> Compared:
     """Raises where a run would go on as another one."""
     before = upgraded(before, now)
-    found = [Difference(*one) for part in BY_VALUE for one in _by_value(before, now, part)]
+    found = [one for part in BY_VALUE for one in _by_value(before, now, part)]
     found += [*data_differences(before.get("data"), now.get("data")), *_modules(before, now), *_code(before, now)]
     lengths = [one for one in found if _short(one.where) in LENGTHS]
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -78,8 +78,8 @@ def require_same(
 
 
 def _by_value(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[Difference]:
-    for where, old, new in differences(before.get(part), now.get(part), part):
-        yield Difference(where, _told(where, old, new))
+    for change in differences(before.get(part), now.get(part), part):
+        yield Difference(change.where, _told(*change))
 
 
 def data_differences(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> Iterator[Difference]:
@@ -87,8 +87,8 @@ def data_differences(before: Mapping[str, Any] | None, now: Mapping[str, Any] | 
     before, now = before or {}, now or {}
     for name in dict.fromkeys([*before, *now]):
         old, new = before.get(name) or {}, now.get(name) or {}
-        shown = [{key: value for key, value in one.items() if key not in HASHES} for one in (old, new)]
-        told = [Difference(where, _told(where, *values)) for where, *values in differences(*shown, f"data.{name}")]
+        ours, theirs = ({key: value for key, value in one.items() if key not in HASHES} for one in (old, new))
+        told = [Difference(change.where, _told(*change)) for change in differences(ours, theirs, f"data.{name}")]
         yield from told or _values(name, old, new)
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +36,7 @@ class Saver:
         self._writer: Writer | ShardWriter | None = None
         self._saved_step: int | None = None  # what is on the disk already, or about to be
         self._saved_at = time.monotonic()
+        self.paused_at: int | None = None  # a checkpoint that is there only because the run paused then
 
     def open(self, folder: Path) -> None:
         """Make ready to write, or say why that cannot be: before the first step."""
@@ -67,7 +69,7 @@ class Saver:
         if self._writer is not None:
             self._saved_step = None
             self._writer.wait()
-            self._writer.save(checkpoint)
+            self._writer.save(self._after_pause(checkpoint))
             self._saved_step = checkpoint.step
             self._saved_at = time.monotonic()
 
@@ -75,7 +77,7 @@ class Saver:
         """Waits until it is on the disk."""
         if self._writer is not None:
             self._saved_step = None
-            self._writer.save_now(checkpoint)
+            self._writer.save_now(self._after_pause(checkpoint))
             self._saved_step = checkpoint.step
 
     def save_last(self, step: int, capture: Callable[[], Checkpoint]) -> None:
@@ -84,6 +86,14 @@ class Saver:
             self._writer.wait()
             if self._saved_step != step:
                 self.save_now(capture())
+                self.paused_at = step
+
+    def _after_pause(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint of a pause goes, once there is a newer one: a run that never stopped has none there."""
+        if self.paused_at in (None, checkpoint.step):
+            return checkpoint
+        paused_at, self.paused_at = self.paused_at, None
+        return replace(checkpoint, dropped=(paused_at,))
 
     def load(self, run: Path, which: Literal["best", "latest"] | int, parts: Collection[str] = ("model",)) -> Checkpoint:
         """These parts of a checkpoint of the run in this folder."""

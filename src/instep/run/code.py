@@ -97,7 +97,8 @@ class Walk:
             self._partial(value, name, depth)
         elif isinstance(value, MethodType):
             self.visit(value.__func__, name, depth + 1)
-            self.visit(value.__self__, name, depth + 1)
+            if isinstance(value.__self__, nn.Module) or is_own_class(type(value.__self__)):
+                self.visit(value.__self__, name, depth + 1)
         elif isinstance(value, FunctionType):
             self._function(value, depth)
         elif isinstance(value, type):
@@ -149,7 +150,9 @@ class Walk:
         elif plain(value) is not UNKNOWN or isinstance(value, list | tuple | type | nn.Module) or _is_function(value):
             self.visit(value, name, depth)
         elif callable(value):
-            if is_own_class(type(value)):  # what others keep in theirs may change from one process to the next
+            if is_own_class(type(value)) or hasattr(
+                value, "__wrapped__"
+            ):  # what others keep in theirs may change from one process to the next
                 self.visit(value, name, depth)
         elif depth <= DEPTH:
             held = getattr(value, "__dict__", {})
@@ -175,10 +178,10 @@ class Walk:
         A checkpoint restores the buffers of a loss: new class weights would not count.
         """
         if module is not self._model:
-            own, described = name or class_of(module).__name__, describe_modules(module)
+            called, described = name or class_of(module).__name__, describe_modules(module)
             values = described.values | (buffer_values(module) if not depth else {})
-            self._values |= {f"{own}.{inner}" if inner else own: text for inner, text in described.texts.items()}
-            self._values |= {f"{own}.{inner}": value for inner, value in values.items()}
+            self._values |= {f"{called}.{inner}" if inner else called: text for inner, text in described.texts.items()}
+            self._values |= {f"{called}.{inner}": value for inner, value in values.items()}
         for inner in module.modules():
             self.visit(class_of(inner), "", depth + 1)
             hooks = [hook for kind in _HOOKS for hook in getattr(inner, kind, {}).values()]
@@ -197,7 +200,7 @@ class Walk:
         own = is_own_class(type(value))
         self.visit(type(value), "", depth + 1)
         for key, held in sorted(getattr(value, "__dict__", {}).items()):
-            if (own or not key.startswith("_")) and (not self._holds_data or _holds_code(held)):
+            if (own or not key.startswith("_") or key == "__wrapped__") and (not self._holds_data or _holds_code(held)):
                 self.visit(held, f"{name}.{key}" if name else key, depth + 1)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,15 +21,14 @@ from torch.optim import Optimizer
 from instep.data.device import Placed
 from instep.data.sources.recognize import Source
 from instep.data.sources.stream import Stream
-from instep.data.sources.underlying import frame_layout, underlying
+from instep.data.sources.underlying import frame_layout
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.optim.which_weights import choose_weights
 from instep.records import Plan, differences
-from instep.run.code import DataSet, describe_code
+from instep.run.built import Built, describe_built
 from instep.run.fingerprint import Known, fingerprint
-from instep.run.module_texts import describe_modules
 from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
 from instep.schedules import Schedule, sparkline
@@ -58,49 +57,28 @@ class Description:
     monitor_mode: str
     notes: tuple[str, ...]
     processes: int = 1
-    built: "Built" = field(default=None)  # type: ignore[assignment]  # made here; kept where the description is replaced
+    made: Built | None = None  # see `built`; kept where the description is replaced
     hashed: Known = field(default_factory=dict)  # data that was hashed already
     frozen: tuple[str, ...] = field(init=False)  # the parameters that take no gradient when the run is described
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frozen", tuple(name for name, p in self.model.named_parameters() if not p.requires_grad))
-        if self.built is None:
-            object.__setattr__(self, "built", build_of(self))
+        if self.made is None:
+            object.__setattr__(self, "made", self.build())
 
+    @property
+    def built(self) -> Built:
+        """The modules and the code as the script made them: taken before anything is called, since forwards may count."""
+        assert self.made is not None
+        return self.made
 
-class Built(NamedTuple):
-    """The modules and the code of a run as the script made them, taken before anything is called: forwards may count."""
+    def build(self) -> Built:
+        """The modules and the code as they are now."""
+        return describe_built(self.model, self.settings, self.optimizers, {"train": self.train, **self.valid})
 
-    modules: Mapping[str, str]
-    attributes: Mapping[str, Any]
-    code: Mapping[str, Any]
-
-
-def build_of(description: Description) -> Built:
-    """As they are now."""
-    settings = description.settings
-    owners: dict[str, Any] = {"model": description.model}
-    for name in ("loss", "objective", "metrics", "schedule", "train", *description.valid):
-        owners |= _owners(name, settings.get(name))
-    for name, optimizer in description.optimizers.items():
-        owners[f"optimizer.{name}" if name else "optimizer"] = type(optimizer)
-    for name, source in {"train": description.train, **description.valid}.items():
-        owners[f"data.{name}"] = DataSet(source.dataset if isinstance(source, Stream) else underlying(source))
-    model = description.model
-    return Built(*describe_modules(model), describe_code(owners, model))
-
-
-def _owners(name: str, setting: Any) -> dict[str, Any]:
-    """What was passed under a name, or under several in it."""
-    if not isinstance(setting, Mapping):
-        return {name: setting}
-    return {f"{name}.{key}": value for key, value in setting.items()}
-
-
-def moved(description: Description) -> list[str]:
-    """What training itself has changed of what the script made, such as a count of calls: where it stands in `run.json`."""
-    before, now = description.built._asdict(), build_of(description)._asdict()
-    return [where for where, _, _ in differences(before, now)]
+    def moved(self) -> list[str]:
+        """What training itself has changed of what the script made, such as a count of calls: where it stands in `run.json`."""
+        return [where for where, _, _ in differences(self.built._asdict(), self.build()._asdict())]
 
 
 def plan_of(description: Description) -> Plan:

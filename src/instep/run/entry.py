@@ -3,7 +3,7 @@
 Without a folder nothing is kept, and everything here does nothing. Only rank 0 enters; what it finds is for all processes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,8 @@ class FolderEntry:
         self.checkpoint: Checkpoint | None = None  # what was found, on rank 0, until it is restored
         self._folder: RunFolder | None = None
         self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
-        self._moved: Callable[[], list[str]] = list  # what training has changed of what the script made
+        self._run: Run | None = None
+        self._moved: set[str] = set()  # what training has changed of what the script made, in processes before
 
     def enter(self, run: "Run") -> Found:
         """Take the lock of the folder and find the run that is in it."""
@@ -70,10 +71,16 @@ class FolderEntry:
         """Say how the run ended, and let go of the folder."""
         if self._folder is not None:
             try:
-                self._folder.note_moved(self._moved())
+                self._note_pause(self._folder, state)
                 self.set_status(state, step)
             finally:
                 self._folder.leave()
+
+    def _note_pause(self, folder: RunFolder, state: str) -> None:
+        """What the next process has to know: what training has changed of what the script made, and a checkpoint of a pause."""
+        if self._run is not None:
+            paused_at = self._run.saver.paused_at if state == "interrupted" else None
+            folder.note(moved=sorted(self._moved.union(self._run.moved())), paused_at=paused_at)
 
     def _find(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
         now = self._describe(run)
@@ -86,7 +93,12 @@ class FolderEntry:
         folder.describe(now, None if before is None else before.get("created"))
         self._described = self._described or now
         self.checkpoint = checkpoint
-        self._moved = run.moved
+        self._run = run
+        self._moved |= set(() if before is None else before.get("moved") or ())
+        folder.note(moved=sorted(self._moved))
+        if before is not None and checkpoint is not None and before.get("paused_at") == checkpoint.step:
+            run.saver.paused_at = checkpoint.step
+            folder.note(paused_at=checkpoint.step)  # for a process after a kill
         return Found(
             notices=(*compared.notices, *_say_found(before, checkpoint, skipped)),
             step=None if checkpoint is None else checkpoint.step,

@@ -47,11 +47,11 @@ class RunFolder:
         now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._description = {**description, "created": created or now}
 
-    def note_moved(self, moved: list[str]) -> None:
-        """What training has changed of what the script made: written with the next status."""
-        known = set(self._description.get("moved", []))
-        if moved:
-            self._description["moved"] = sorted(known.union(moved))
+    def note(self, **said: Any) -> None:
+        """What else the next process should find; written with the next status. What says nothing is left out."""
+        self._description |= said
+        for name in [name for name, value in said.items() if not value]:
+            del self._description[name]
 
     def leave(self) -> None:
         self._lock.release()

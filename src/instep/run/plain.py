@@ -79,7 +79,8 @@ def _collection(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name, None) for field in fields(value)}
     if isinstance(value, Mapping):
-        pairs = {str(key): plain(inner, str(key)) for key, inner in value.items()} if len(value) <= MOST_ENTRIES else {}
+        named = {str(key): inner for key, inner in value.items() if isinstance(key, str | int | float)}
+        pairs = {key: plain(inner, key) for key, inner in named.items()} if len(value) <= MOST_ENTRIES else {}
         return {key: inner for key, inner in pairs.items() if inner is not UNKNOWN} or UNKNOWN
     if isinstance(value, list | tuple) and len(value) <= MOST_ENTRIES:
         entries = [plain(inner) for inner in value]

@@ -35,7 +35,7 @@ from instep.optim.train_eval import Modes
 from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, StepResult
 from instep.run.checkpoints import Saver
-from instep.run.description import Description, as_json, moved, plan_of
+from instep.run.description import Description, as_json, plan_of
 from instep.run.entry import FolderEntry
 from instep.run.logbook import Logbook, Notices, Progress
 from instep.run.options import Options
@@ -317,7 +317,7 @@ class Run:
 
     def moved(self) -> list[str]:
         """What training has changed of what the description says of the model and its code."""
-        return moved(self._description)
+        return self._description.moved()
 
     @property
     def schedule(self) -> Any:
