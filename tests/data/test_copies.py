@@ -18,6 +18,9 @@ class Holder:
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
 
 def counter() -> Callable[[], int]:
     passes = [0]

@@ -97,7 +97,7 @@ class Rekeyed(Squares):
 
 class Jitter:
     def __init__(self) -> None:
-        self.steps = [torch.nn.Identity(), Step()]
+        self.steps: list[Any] = [torch.nn.Identity(), Step()]
 
     def __call__(self, sample: Any) -> Any:
         for step in self.steps:

@@ -41,11 +41,13 @@ class Summing(nn.Module):
         self.shapes.append(tuple(x.shape))
         assert mask.shape == (TIME, TIME)
         seen: Tensor = torch.einsum("st,tbf->sbf", mask, x)
-        return self.head(seen).sum((0, 2))
+        total: Tensor = self.head(seen).sum((0, 2))
+        return total
 
 
 def objective(model: Any, batch: Any) -> Tensor:
-    return (model(batch["x"], batch["mask"]) - batch["y"]).square().mean()
+    loss: Tensor = (model(batch["x"], batch["mask"]) - batch["y"]).square().mean()
+    return loss
 
 
 def make(model: nn.Module | None = None, train: Any = SAMPLES, collate_fn: Any = time_first, **changes: Any) -> Trainer:

@@ -258,6 +258,8 @@ def careful(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 class Squares(nn.Module):
     """Counts its calls, which a look must not."""
 
+    calls: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))

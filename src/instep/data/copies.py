@@ -68,10 +68,8 @@ class Copies:
 
     def copy_of(self, thing: Any) -> Any:
         """A copy of something that is not written out: an array, or a container of many things."""
-        if not isinstance(thing, _ARRAYS):
-            return copy.copy(thing)
-        if not self.is_viewed(thing):
-            return copy.deepcopy(thing)
+        if not isinstance(thing, np.ndarray) or not self.is_viewed(thing):
+            return copy.deepcopy(thing) if isinstance(thing, _ARRAYS) else copy.copy(thing)
         view = thing.view()
         view.flags.writeable = False
         return view
