@@ -1,5 +1,6 @@
 """`instep predict`: arrays in, predictions out, in the same order."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -164,6 +165,16 @@ def test_rows_of_a_table_go_by_the_names_that_the_run_kept(instep: Instep) -> No
     torch.testing.assert_close(torch.from_numpy(np.load("p.npy")), expected)
     said = instep("predict", str(run), "few.csv")
     assert (said.code, said.err) == (2, "instep: few.csv lacks the column b of the training data; it has a, y.\n")
+    if importlib.util.find_spec("pyarrow") is None:
+        Path("rows.parquet").write_bytes(b"PAR1")
+        said = instep("predict", str(run), "rows.parquet")
+        words = "rows.parquet is read by pandas with pyarrow, which is not installed: pip install pyarrow"
+        assert (said.code, said.err) == (2, f"instep: {words}\n")
+    else:
+        rows.to_parquet("rows.parquet")
+        said = instep("predict", str(run), "rows.parquet", "-o", "same.npy")
+        assert said.code == 0
+        assert np.array_equal(np.load("same.npy"), np.load("p.npy"))
     Path("none.csv").write_text("")
     said = instep("predict", str(run), "none.csv")
     assert (said.code, said.err) == (2, "instep: none.csv cannot be read: No columns to parse from file\n")

@@ -18,6 +18,9 @@ class Holder:
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
 
 def counter() -> Callable[[], int]:
     passes = [0]
@@ -112,6 +115,17 @@ def test_a_class_that_says_itself_how_it_is_copied() -> None:
 def test_what_cannot_be_copied_says_why(thing: Any, words: str) -> None:
     with pytest.raises(NoCopy, match=words):
         Copies(thing, most_bytes=1000)
+
+
+def test_large_arrays_can_be_looked_at_and_many_entries_kept() -> None:
+    one = Holder(array=np.zeros(1000), few=[[1]], many=[[2], [3], [4], [5]])
+    other = Copies(one, most_bytes=2000, most_copied_bytes=1000, most_entries=3).make()
+    with pytest.raises(ValueError, match="read-only"):
+        other.array += 1
+    assert one.array.flags.writeable
+    assert other.few[0] is not one.few[0]
+    assert other.many is not one.many
+    assert other.many[0] is one.many[0]
 
 
 def test_what_takes_too_long_is_not_copied() -> None:

@@ -97,7 +97,7 @@ class Rekeyed(Squares):
 
 class Jitter:
     def __init__(self) -> None:
-        self.steps = [torch.nn.Identity(), Step()]
+        self.steps: list[Any] = [torch.nn.Identity(), Step()]
 
     def __call__(self, sample: Any) -> Any:
         for step in self.steps:
@@ -189,6 +189,14 @@ def test_nothing_is_said_of_data_that_is_keyed(data: Any) -> None:
 def test_validation_data_is_tried_too() -> None:
     (said,) = read((X, X), Own())
     assert said.startswith("valid draws from Own.rng")
+
+
+def test_large_data_is_looked_at_and_not_copied() -> None:
+    data = Own()
+    vars(data)["pixels"], vars(data)["files"] = np.zeros(20_000_000), [(str(i), i) for i in range(200_000)]
+    begun = time.perf_counter()
+    assert len(read(data)) == 1
+    assert time.perf_counter() - begun < 2
 
 
 def test_what_is_slow_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,11 @@ from torch import Tensor, nn
 
 from instep import Loss, Trainer
 from instep.data import source
+from instep.data.batch_layout import BatchLayout
+from instep.data.loading.loader import Batch
 from instep.errors import DescriptionError, NonFiniteLoss
+from instep.loop.batch_plan import BatchPlan
+from instep.loop.micro_batches import MicroBatches
 from tiny import weights
 
 TIME, FEATURES = 5, 3
@@ -41,11 +45,13 @@ class Summing(nn.Module):
         self.shapes.append(tuple(x.shape))
         assert mask.shape == (TIME, TIME)
         seen: Tensor = torch.einsum("st,tbf->sbf", mask, x)
-        return self.head(seen).sum((0, 2))
+        total: Tensor = self.head(seen).sum((0, 2))
+        return total
 
 
 def objective(model: Any, batch: Any) -> Tensor:
-    return (model(batch["x"], batch["mask"]) - batch["y"]).square().mean()
+    loss: Tensor = (model(batch["x"], batch["mask"]) - batch["y"]).square().mean()
+    return loss
 
 
 def make(model: nn.Module | None = None, train: Any = SAMPLES, collate_fn: Any = time_first, **changes: Any) -> Trainer:
@@ -173,6 +179,8 @@ def test_a_sample_that_is_not_finite_is_named() -> None:
 def test_other_data_has_the_same_layout() -> None:
     with pytest.raises(DescriptionError, match=r"valid has batch_dim=1, and train has batch_dim={'x': 1}; batches look the same"):
         make(valid=source(SAMPLES, batch_dim=1), **SAID)
+    with pytest.raises(DescriptionError, match=r"valid has shared='mask', and train has shared=None; batches look the same"):
+        make(valid=source(0.2, shared="mask"))
     assert make(valid=source(SAMPLES, **SAID), **SAID)
 
 
@@ -205,3 +213,25 @@ def test_lists_of_things_of_any_size() -> None:
         make(model, data, collate_fn=lambda samples: tuple(zip(*samples, strict=True)), **options).fit()
         found.append(weights(model))
     torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
+
+
+def test_several_processes_have_to_count_their_samples() -> None:
+    """Nothing is cut where each has one micro-batch, but their gradients are weighted by how many samples each has."""
+
+    class Two:
+        are_several = True
+
+        def fill_up(self, pieces: Any, *rest: Any) -> Any:
+            return pieces
+
+    def cut(data: Any, layout: BatchLayout) -> list[Any]:
+        plan = BatchPlan(16, 8, epochs=1, rank=1, processes=2)
+        micro_batches = MicroBatches(plan, Two(), torch.device("cpu"), is_fixed=True, layout=layout)  # type: ignore[arg-type]
+        return list(micro_batches.pieces(Batch(data, 0, 0, 8, torch.arange(4, 8))))
+
+    batch = time_first(SAMPLES[4:8])
+    with pytest.raises(DescriptionError, match=r"with 4 samples cannot be weighted between processes: its entry .x. has"):
+        cut(batch, BatchLayout())
+    ((offset, data),) = cut(batch, BatchLayout({"x": 1}))
+    assert (offset, data) == (4, batch)
+    assert cut({"y": batch["y"], "mask": MASK}, BatchLayout())  # a mask is not counted

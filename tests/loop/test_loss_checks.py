@@ -36,14 +36,40 @@ def said(*args: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "loss", [F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, nn.MSELoss(), nn.L1Loss(reduction="sum")]
-)
+SPREADING = [
+    F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.poisson_nll_loss, F.kl_div, F.hinge_embedding_loss,
+    F.multilabel_soft_margin_loss, nn.MSELoss(), nn.L1Loss(reduction="sum"), nn.SmoothL1Loss(), nn.HuberLoss(),
+    nn.PoissonNLLLoss(), nn.KLDivLoss(reduction="batchmean"), nn.HingeEmbeddingLoss(), nn.MultiLabelSoftMarginLoss(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", SPREADING, ids=lambda loss: getattr(loss, "__name__", type(loss).__name__))
 def test_outputs_and_targets_that_would_be_compared_each_with_each(loss: Any) -> None:
     text = said(loss, X[:, 0], outputs=1)
     assert "an output of shape (16, 1) and a target of shape (16,) would be spread to (16, 16)" in text
     assert "every output compared with every target" in text
     assert "use y.unsqueeze(1), or end the model with nn.Flatten(0)" in text
+
+
+@pytest.mark.parametrize("loss", [*SPREADING, F.soft_margin_loss, nn.SoftMarginLoss()])
+def test_as_many_outputs_a_sample_as_there_are_samples(loss: Any) -> None:
+    text = said(loss, X[:, 0], outputs=16)
+    assert "an output of shape (16, 16) and a target of shape (16,) would be spread to (16, 16)" in text
+
+
+@pytest.mark.parametrize("loss", [F.gaussian_nll_loss, nn.GaussianNLLLoss()])
+def test_a_mean_with_its_variance(loss: Any) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = nn.Linear(4, 1)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.mean(x), torch.ones(len(x), 1)
+
+    text = said(loss, X[:, 0], model=Both())
+    assert "an output of shape (16, 1) and a target of shape (16,) would be spread to (16, 16)" in text
+    trainer(loss, X[:, :1], model=Both()).fit()
 
 
 def test_the_other_way_round() -> None:
@@ -212,3 +238,69 @@ def test_what_is_right_trains(loss: Callable[..., Any], target: Any, outputs: in
     run = trainer(loss, target, outputs)
     run.fit()
     assert run.step == 3
+
+
+# --- Functions of the user's own
+
+
+def squares(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output - target).square().mean()
+
+
+def summed_squares(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output - target).square().sum()
+
+
+def careful(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output.squeeze(1) - target).square().mean()
+
+
+class Squares(nn.Module):
+    """Counts its calls, which a look must not."""
+
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return squares(output, target)
+
+
+def told(loss: Any, target: torch.Tensor, **options: Any) -> list[str]:
+    """What is said while a run of three updates trains, beside that it counts samples."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer(loss, target, **options).fit()
+    return [str(one.message) for one in caught if "counts as a mean" not in str(one.message)]
+
+
+@pytest.mark.parametrize("loss", [squares, summed_squares, Squares(), functools.partial(squares)])
+def test_a_function_that_couples_the_samples_is_told_once(loss: Any) -> None:
+    (text,) = told(loss, X[:, 0], outputs=1)
+    assert "couples the samples of a batch, so that a split batch trains another model: it is given an output of shape" in text
+    assert "(16, 1) and a target of shape (16,), which torch spreads to (16, 16), every output compared with every" in text
+    assert text.endswith("use y.unsqueeze(1), or end the model with nn.Flatten(0).")
+    if isinstance(loss, Squares):
+        assert loss.calls == 3
+    (text,) = told(loss, X[:, :1], model=nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
+    assert text.endswith("use y.squeeze(1), or end the model without a squeeze.")
+
+
+@pytest.mark.parametrize(
+    ("loss", "target", "outputs"),
+    [(careful, X[:, 0], 1), (squares, X[:, :1], 1), (squares, X[:, :1], 3), (lambda output, target: output.mean(), X[:, 0], 1)],
+)
+def test_nothing_is_said_of_those_that_do_not(loss: Any, target: torch.Tensor, outputs: int) -> None:
+    assert told(loss, target, outputs=outputs) == []
+
+
+def test_nor_of_one_that_takes_whole_batches_only() -> None:
+    def whole(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if len(output) < 8:
+            raise ValueError("too few")
+        return squares(output, target)
+
+    assert told(whole, X[:, 0], outputs=1, batch_size=14, drop_last=True) == []

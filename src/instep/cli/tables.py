@@ -28,7 +28,9 @@ def read(path: Path) -> Any:
         raise WrongUse(f"{path} is read by pandas, which is not installed: pip install pandas") from None
     try:
         return pandas.read_csv(path) if path.suffix == ".csv" else pandas.read_parquet(path)
-    except Exception as error:  # pandas has many of its own, and parquet needs a package that may be missing
+    except ImportError:
+        raise WrongUse(f"{path} is read by pandas with pyarrow, which is not installed: pip install pyarrow") from None
+    except Exception as error:  # pandas has many of its own
         raise WrongUse(f"{path} cannot be read: {next(iter(str(error).splitlines()), type(error).__name__)}") from None
 
 

@@ -32,7 +32,8 @@ class Copies:
     """Something from which copies can be made, each as it is now.
 
     `most_bytes` is how large it may be, `most_s` how long finding out about it may take. A list or dictionary of more than
-    `most_entries` is copied with the same entries in it, and `as_they_are` not at all.
+    `most_entries` is copied with the same entries in it. Of a NumPy array of more than `most_copied_bytes` a copy has a view
+    that cannot be written to; `as_they_are` are not copied at all.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Copies:
         most_bytes: float,
         most_s: float = float("inf"),
         most_entries: float = float("inf"),
+        most_copied_bytes: float = float("inf"),
         as_they_are: Sequence[Any] = (),
     ) -> None:
-        self._most_entries, self._as_they_are = most_entries, {id(one) for one in as_they_are}
+        self.most_entries, self._most_copied_bytes = most_entries, most_copied_bytes
+        self.as_they_are = {id(one) for one in as_they_are}
         self._by_deepcopy = thing if hasattr(type(thing), "__deepcopy__") and not isinstance(thing, _ARRAYS) else None
-        self._kept: list[Any] = []  # what is not written out
+        self.kept: list[Any] = []  # what is not written out
         self._written = b""
         if self._by_deepcopy is None:
             self._written = self._write(thing, most_bytes, time.monotonic() + most_s)
@@ -56,16 +59,25 @@ class Copies:
         try:
             if self._by_deepcopy is not None:
                 return copy.deepcopy(self._by_deepcopy)
-            return _Reader(self._written, self._kept).load()
+            return _Reader(self._written, self).load()
         except Exception as error:  # of a class that can be written and not read
             raise NoCopy(_reason(error)) from error
+
+    def is_viewed(self, array: Any) -> bool:
+        return isinstance(array, np.ndarray) and array.nbytes > self._most_copied_bytes
+
+    def copy_of(self, thing: Any) -> Any:
+        """A copy of something that is not written out: an array, or a container of many things."""
+        if not isinstance(thing, np.ndarray) or not self.is_viewed(thing):
+            return copy.deepcopy(thing) if isinstance(thing, _ARRAYS) else copy.copy(thing)
+        view = thing.view()
+        view.flags.writeable = False
+        return view
 
     def _write(self, thing: Any, most_bytes: float, deadline: float) -> bytes:
         file = io.BytesIO()
         try:
-            writer = _Writer(file, self._kept, most_bytes, deadline, self._most_entries)
-            writer.as_they_are = self._as_they_are
-            writer.dump(thing)
+            _Writer(file, self, most_bytes, deadline).dump(thing)
         except NoCopy:
             raise
         except Exception as error:  # whatever the __reduce__ of a user's class raises
@@ -86,13 +98,12 @@ class _AsIs:
 
 
 class _Writer(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, kept: list[Any], most_bytes: float, deadline: float, most_entries: float) -> None:
+    def __init__(self, file: io.BytesIO, copies: Copies, most_bytes: float, deadline: float) -> None:
         super().__init__(file, protocol=5)
-        self._file, self._kept = file, kept
+        self._file, self._copies, self._kept = file, copies, copies.kept
         self._numbers: dict[int, int] = {}  # of what is kept, by its id
-        self._most_bytes, self._deadline, self._most_entries = most_bytes, deadline, most_entries
+        self._most_bytes, self._deadline = most_bytes, deadline
         self._array_bytes = self._seen = 0
-        self.as_they_are: set[int] = set()
 
     def persistent_id(self, thing: Any) -> int | None:
         self._seen += 1
@@ -101,12 +112,12 @@ class _Writer(pickle.Pickler):
         if type(thing) in _PLAIN:
             return None
         if type(thing) in _CONTAINERS:
-            return self._keep(thing) if len(thing) > self._most_entries else None
+            return self._keep(thing) if len(thing) > self._copies.most_entries else None
         if isinstance(thing, _ARRAYS) and type(thing).__module__.partition(".")[0] in ("torch", "numpy"):
             if not (isinstance(thing, np.ndarray) and thing.dtype == object):
                 return self._keep(thing)
             return None
-        return self._keep(thing) if id(thing) in self.as_they_are or _stays(thing) else None
+        return self._keep(thing) if id(thing) in self._copies.as_they_are or _stays(thing) else None
 
     def reducer_override(self, thing: Any) -> Any:
         if type(thing) is not FunctionType:
@@ -118,7 +129,7 @@ class _Writer(pickle.Pickler):
         number = self._numbers.setdefault(id(thing), len(self._kept))
         if number == len(self._kept):
             self._kept.append(thing)
-            if isinstance(thing, _ARRAYS):
+            if isinstance(thing, _ARRAYS) and not self._copies.is_viewed(thing):
                 self._array_bytes += thing.nbytes
                 self._require_small()
         return number
@@ -131,17 +142,17 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, written: bytes, kept: list[Any]) -> None:
+    def __init__(self, written: bytes, copies: Copies) -> None:
         super().__init__(io.BytesIO(written))
-        self._kept = kept
+        self._copies = copies
         self._made: dict[int, Any] = {}
 
     def persistent_load(self, number: int) -> Any:
-        thing = self._kept[number]
+        thing = self._copies.kept[number]
         if not isinstance(thing, (*_ARRAYS, *_CONTAINERS)):
             return thing.thing if isinstance(thing, _AsIs) else thing
         if number not in self._made:
-            self._made[number] = copy.deepcopy(thing) if isinstance(thing, _ARRAYS) else copy.copy(thing)
+            self._made[number] = self._copies.copy_of(thing)
         return self._made[number]
 
 

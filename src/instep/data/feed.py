@@ -295,13 +295,7 @@ class Feed:
         if said.sampler is not None:
             raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
         train, reading = self._train.said, self._reading
-        for argument in ("batch_dim", "shared"):
-            own, theirs = getattr(said, argument), getattr(train, argument)
-            if own is not None and own != theirs:
-                raise DescriptionError(
-                    f"{name} has {argument}={own!r}, and train has {argument}={theirs!r}; batches look the same for the model, "
-                    "so say it for train alone."
-                )
+        _require_same_layout(said, train, name)
         own_target = said.target is not None and said.target != train.target
         said = said.inherit(train, "target", "collate_fn")
         reading = replace(reading, target=said.target, target_needed=target_needed)
@@ -327,6 +321,7 @@ class Feed:
                 f"valid={share} takes a share of the training data, and train is a DataLoader with a sampler, which names "
                 "samples of all of it; pass data of its own as valid=."
             )
+        _require_same_layout(said, whole.said, "valid")
         rest, kept = held_out(whole.data, share, self._seed)
         source: Source | Stream = whole.data
         if said.target is not None or said.collate_fn is not None or said.sampler is not None:
@@ -389,6 +384,16 @@ def float_type(model: nn.Module) -> torch.dtype | None:
 def _argument(name: str, owner: str) -> str:
     """What the user would call a set of data: "valid", or "valid['a']"."""
     return name if name == owner else f"{owner}[{name.removeprefix(f'{owner}/')!r}]"
+
+
+def _require_same_layout(said: DataSource, train: DataSource, name: str) -> None:
+    for argument in ("batch_dim", "shared"):
+        own, theirs = getattr(said, argument), getattr(train, argument)
+        if own is not None and own != theirs:
+            raise DescriptionError(
+                f"{name} has {argument}={own!r}, and train has {argument}={theirs!r}; batches look the same for the model, "
+                "so say it for train alone."
+            )
 
 
 def _check_steps(said: DataSource, data: Source | Stream) -> None:

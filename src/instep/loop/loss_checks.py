@@ -29,17 +29,21 @@ def checker(name: str, compares: Compares | None) -> Callable[[tuple[Any, ...]],
 
 
 def _require_no_spreading(name: str, output: Tensor, target: Tensor) -> None:
-    """(n, 1) against (n,) is n x n numbers for torch: a loss that trains every output towards the mean of all targets."""
+    """(n, 1) against (n,) is n x n numbers for torch: a loss that trains every output towards the mean of all targets.
+
+    So is (n, n) against (n,), n outputs a sample and one target: each sample's outputs are compared with the targets of all.
+    """
     if output.shape == target.shape:
         return
     try:
         shape = torch.broadcast_shapes(output.shape, target.shape)
     except RuntimeError:
         raise ObjectiveError(_misfit(name, output, target)) from None
-    if shape.numel() > max(output.numel(), target.numel()):
+    one_has_more = output.ndim != target.ndim and output.shape[:1] == target.shape[:1] != (1,)
+    if shape.numel() > max(output.numel(), target.numel()) or one_has_more:
         raise ObjectiveError(
             f"{name}: an output of shape {tuple(output.shape)} and a target of shape {tuple(target.shape)} would be spread to "
-            f"{tuple(shape)}, every output compared with every target; {_same_shape(output, target)}."
+            f"{tuple(shape)}, every output compared with every target; {same_shape(output, target)}."
         )
 
 
@@ -164,10 +168,10 @@ def _numbers(name: str, compares: Compares, output: Tensor, target: Tensor, igno
 
 def _misfit(name: str, output: Tensor, target: Tensor) -> str:
     shapes = f"an output of shape {tuple(output.shape)} and a target of shape {tuple(target.shape)}"
-    return f"{name} got {shapes}; {_same_shape(output, target)}."
+    return f"{name} got {shapes}; {same_shape(output, target)}."
 
 
-def _same_shape(output: Tensor, target: Tensor) -> str:
+def same_shape(output: Tensor, target: Tensor) -> str:
     """What to type, where (n, 1) meets (n,)."""
     if output.numel() == target.numel() == len(output) == len(target):
         if output.ndim == 2 and target.ndim == 1:

@@ -7,7 +7,7 @@ torch's own losses divide by is written down in `counts`.
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
 
@@ -15,6 +15,9 @@ from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import ObjectiveError, give_notice
 from instep.loop.torch_losses import Counted, ignored_by, known
+
+if TYPE_CHECKING:
+    from instep.loop.coupled_loss import FirstCall
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]
@@ -108,7 +111,9 @@ def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
             f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
             "return Loss(value, count) from an objective, so that a split batch stays exact."
         )
-        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target)
+        from instep.loop.coupled_loss import FirstCall
+
+        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target, FirstCall())
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
@@ -149,10 +154,14 @@ def _by_target(batch: Any) -> int | None:
     return size(batch[0]) if samples is None else samples
 
 
-def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count, model: nn.Module, batch: Any) -> Loss:
+def _plain_objective(
+    loss: LossFunction, ignore_index: int | None, count: Count, first: "FirstCall", model: nn.Module, batch: Any
+) -> Loss:
     x, target = _input_and_target(batch)
     output = call_model(model, x)
     returned = loss(output, target)
+    if first.is_due:
+        first.look(loss, _name(loss), output, target, returned)
     if isinstance(returned, Loss):
         return returned
     mean = as_loss(returned, batch, count)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from instep.data.position import Source
+from instep.data.position import Indices, Source
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.stream import Stream
 from instep.errors import DataError, DescriptionError, give_notice
@@ -40,7 +40,7 @@ class Pool:
         self._forks = _start_method(settings.context) == "fork"
         self._processes: set[int | None] = set()
         self._is_waiting = False
-        self._wanted: Sequence[int] = ()  # the samples of the batch that is waited for
+        self._wanted: Sequence[int] | Indices = ()  # the samples of the batch that is waited for
         self._is_patient = True  # nothing was said yet of a batch that does not come
         self._death: str | None = None
 
@@ -80,7 +80,7 @@ class Pool:
         _install_death_handler()
         return iterator
 
-    def next_batch(self, iterator: Iterator[Any], wanted: Sequence[int] = ()) -> Any:
+    def next_batch(self, iterator: Iterator[Any], wanted: Sequence[int] | Indices = ()) -> Any:
         """The next batch, that of the samples `wanted` where they are known; StopIteration where there is none."""
         self._wanted = wanted
         return self._guarded(lambda: self._wait_for(iterator))

@@ -6,6 +6,7 @@ copies with another past. All of it happens in copies; what cannot be copied, or
 """
 
 import copy
+import operator
 import random
 import time
 import warnings
@@ -29,8 +30,9 @@ from instep.data.sources.view import View
 from instep.data.structure import entries
 from instep.text import listed
 
-MOST_BYTES = 128e6  # of a data set that is copied
-MOST_S = 0.5  # that writing it down may take
+MOST_BYTES = 64e6  # of a data set that is copied
+MOST_COPIED_BYTES = 1e6  # of an array of NumPy; a larger one is looked at
+MOST_S = 0.25  # that writing it down may take
 MOST_ENTRIES = 1000  # of a list that is copied with its entries
 SLOW_S = 1.0  # a sample that takes longer is not loaded again
 DEPTH = 4  # how far from the data set what changed is looked for
@@ -74,18 +76,26 @@ class SampleTrial:
 
     def _try(self, samples: Samples) -> None:
         in_memory = [samples.dataset] if isinstance(samples.dataset, Rows) else []  # which gives copies of its rows
-        kept = Copies(samples, most_bytes=MOST_BYTES, most_s=MOST_S, most_entries=MOST_ENTRIES, as_they_are=in_memory)
+        kept = Copies(
+            samples,
+            most_bytes=MOST_BYTES,
+            most_s=MOST_S,
+            most_entries=MOST_ENTRIES,
+            most_copied_bytes=MOST_COPIED_BYTES,
+            as_they_are=in_memory,
+        )
         with _put_back(samples) as drawn_from:
             begun = time.perf_counter()
             self._samples = experienced = kept.make()
             self._first = experienced.sample(self._index, self._at[0])
             if time.perf_counter() - begun > SLOW_S:
                 return
-            fresh, in_worker = kept.make(), kept.make()
+            fresh = kept.make()
             found = [one.sample(self._index, self._at[1]) for one in (experienced, fresh)]
-            with _as_in_worker(in_worker):
-                found.append(in_worker.sample(self._index, self._at[1]))
-        self.notice = self._judge(samples.name, found, [*drawn_from, *_changed(experienced, fresh)])
+            changed = _changed(experienced, fresh)
+            with _as_in_worker(fresh):
+                found.append(fresh.sample(self._index, self._at[1]))
+        self.notice = self._judge(samples.name, found, [*drawn_from, *changed])
 
     def _judge(self, name: str, found: list[Any], changed: list[tuple[str, Any]]) -> str | None:
         sample = f"sample {self._index} of {name}"
@@ -187,10 +197,16 @@ def _set_state(generator: Any, state: Any) -> None:
 
 def _same(one: Any, other: Any) -> bool:
     """Whether two samples are equal bit for bit; of what nobody can compare it is believed."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.__array_interface__ == other.__array_interface__:
+        return True  # two views of one array
     if isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray):
         return _same_array(torch.as_tensor(one), torch.as_tensor(other)) if _is_numbers(one) else True
     if isinstance(one, str | bytes | int | float | complex | np.generic | None) or type(one) is not type(other):
         return bool(one == other) or (one != one and other != other)
+    if isinstance(one, list | tuple) and len(one) == len(other) and all(map(operator.is_, one, other)):
+        return True  # the same things, however many
+    if isinstance(one, dict) and len(one) == len(other) and all(map(operator.is_, one.values(), other.values())):
+        return True
     mine, theirs = entries(one), entries(other)
     if mine or theirs:
         return [key for key, _ in mine] == [key for key, _ in theirs] and all(
