@@ -158,6 +158,7 @@ class Pace:
     samples_per_s: float
     waiting: float  # the share of the time spent waiting for data, 0 to 1
     seconds: float  # since this process began to train
+    memory_bytes: int | None = None  # that are taken; of an accelerator the most so far; None where nobody knows
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ class Logged:
     extra: Mapping[str, float]  # what the user logged
     pace: Pace
     parts: Mapping[str, float] = field(default_factory=dict)  # of the loss
+    momentum: float | None = None  # of the last update; None where no schedule moves it
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,7 @@ def _find_lr(trainer: Trainer) -> dict[str, Any]:
     print(test, end="\n\n", flush=True)
     if test.suggestion is None:
         raise InstepError(f"--find-lr found no learning rate to train with: {test.reason}")
+    trainer.run.keep_range_test(test.to_record())
     return {"lr": test.suggestion, "reason": test.reason, "confidence": test.confidence}
 
 

@@ -23,7 +23,7 @@ def render(one: RecordedRun, other: RecordedRun, weights: list[str]) -> str:
 
 
 def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str]) -> list[str]:
-    ours, theirs = dict(_leaves(one)), dict(_leaves(other))
+    ours, theirs = dict(leaves(one)), dict(leaves(other))
     rows = [
         (name, _text(ours.get(name, _NOTHING)), _text(theirs.get(name, _NOTHING)))
         for name in dict.fromkeys([*ours, *theirs])
@@ -34,16 +34,16 @@ def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[
     return columns(("description", *runs), rows, left=("description", *runs))
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a description by where it stands; a list is one value, but for one of parts with names."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             where = f"{path}.{name}" if path else str(name)
             if where not in OWN:
-                yield from _leaves(part, where)
+                yield from leaves(part, where)
     elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
         for place, part in enumerate(value):
-            yield from _leaves(part, f"{path}.{place}")
+            yield from leaves(part, f"{path}.{place}")
     else:
         yield clean(path), value
 

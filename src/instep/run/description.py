@@ -3,6 +3,8 @@
 import functools
 import hashlib
 import math
+import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -127,6 +129,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),
+        "machine": _machine(description.placed.device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__},
         "git": _git_commit(),
         "monitor": description.monitor,
@@ -354,6 +357,15 @@ def _digest(found: list[Any]) -> str:
         else:
             digest.update(repr(column).encode())
     return digest.hexdigest()
+
+
+def _machine(device: torch.device) -> str:
+    """The system, and what computes."""
+    system = f"{platform.system()} {platform.release()}, {platform.machine()}, {plural(os.cpu_count() or 1, 'CPU')}"
+    if device.type == "cpu":
+        return system
+    name = getattr(torch.get_device_module(device), "get_device_name", None)
+    return system if name is None else f"{system}, {name(device)}"
 
 
 def _git_commit() -> str | None:

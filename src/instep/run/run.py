@@ -38,6 +38,7 @@ from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
 from instep.run.entry import FolderEntry
 from instep.run.logbook import Logbook, Notices, Progress
+from instep.run.observed import add_range_test, keep_findings
 from instep.run.options import Options
 from instep.run.session import Session
 from instep.run.state import RunState
@@ -105,6 +106,7 @@ class Run:
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
         self.remarks: dict[str, Any] = {}  # what else a command wants to find again in run.json
+        self._range_tests: list[Mapping[str, Any]] = []  # that were made for it and are not written yet
         self._description = description
         self._show = show
 
@@ -284,6 +286,23 @@ class Run:
                     with stepper.turn(batch, self.state.step):
                         stepper.run(stepper.pieces(batch), stepper.objective)
             return self.evaluate() if self.valid_loaders else None
+
+    def keep_range_test(self, test: Mapping[str, Any]) -> None:
+        """Have a range test written to the folder, once there is one."""
+        self._range_tests.append({"step": self.state.step, **test})
+        if self.state.is_running:
+            self.write_range_tests()
+
+    def write_range_tests(self) -> None:
+        tests, self._range_tests = self._range_tests, []
+        if self.folder is not None and self.world.is_first:
+            for test in tests:
+                add_range_test(self.folder, test)
+
+    def keep_findings(self, steps: int, findings: list[dict[str, Any]]) -> None:
+        """Write what the doctor found to the folder."""
+        if self.folder is not None and self.world.is_first and self.folder.is_dir():
+            keep_findings(self.folder, steps, findings)
 
     # --- The description
 
