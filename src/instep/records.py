@@ -151,6 +151,17 @@ class Evaluation(Mapping[str, float]):
         return f"Evaluation({numbers} at step {self.step})"
 
 
+class SampleLoss(NamedTuple):
+    """One sample of a data set, its own loss, and what the model made of it; batches of one."""
+
+    source: str  # the name of the data that was passed; a share of train is in train
+    index: int  # type: ignore[assignment]  # in that data
+    loss: float
+    data: Any
+    output: Any  # None where the objective tells none
+    target: Any
+
+
 @dataclass(frozen=True)
 class Pace:
     """What depends on the clock: how fast a stretch of the run went."""

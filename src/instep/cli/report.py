@@ -44,9 +44,10 @@ def run(arguments: Sequence[str]) -> int:
     if not asked.runs:
         raise WrongUse("say which run: instep report runs/train; `instep runs` lists them.")
     _require_runs(asked.runs)
+    runs = [read_run(path) for path in asked.runs]
     output = asked.output or (asked.runs[0] / "report.html" if len(asked.runs) == 1 else Path("report.html"))
     _require_writable(output)
-    text = page(document([read_run(path) for path in asked.runs], _samples(asked.runs) if asked.samples else None))
+    text = page(document(runs, _samples(asked.runs) if asked.samples else None))
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

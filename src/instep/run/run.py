@@ -33,7 +33,7 @@ from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import Weights, choose_weights
-from instep.records import Evaluation, Plan, StepResult
+from instep.records import Evaluation, Plan, SampleLoss, StepResult
 from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
 from instep.run.entry import FolderEntry
@@ -180,6 +180,15 @@ class Run:
                 for loader in loaders.values():
                     loader.close()
         return Evaluation.of(numbers, self.state.step, self.state.epoch)
+
+    def largest_losses(self, count: int, most: int, weights: Weights | None = None) -> list[SampleLoss]:
+        """The samples of the validation data with the largest losses; of each set among the first `most`."""
+        loaders = self.evaluator.valid_loaders()
+        try:
+            return self.evaluator.largest_losses(loaders, self.weights(weights), count, most)
+        finally:
+            for loader in loaders.values():
+                loader.close()
 
     def predict(self, data: Any, weights: Weights | None = None) -> Any:
         """The model's outputs, with the weights that were asked for or that the monitored value judges."""

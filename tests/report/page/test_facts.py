@@ -1,6 +1,7 @@
 """What a run says of itself, and what differs from the defaults."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from instep.report.page.facts import as_text, command, facts_of
 from instep.run.run_files import read_run
 
 
-def facts(folder: Path, **changes: object) -> dict[str, dict[str, tuple[str, str | None]]]:
+def facts(folder: Path, **changes: Any) -> dict[str, dict[str, tuple[str, str | None]]]:
     found = facts_of(read_run(told.run_folder(folder / "digits", **changes)))
     return {group: {name: (value, other) for name, value, other in rows} for group, rows in found.items()}
 

@@ -1,13 +1,11 @@
 """Curves: the columns of a history, and which chart each of them belongs to."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from instep.report.page.thinning import Point
 from instep.run.history import NO_COLUMNS, History, Row
 
-PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
+NOT_DRAWN = NO_COLUMNS | {"step", "epoch"}
 OWN_CHARTS = {
     "lr": "Learning rate",
     "momentum": "Momentum",
@@ -27,7 +25,8 @@ class Curve:
     name: str
     chart: str
     is_evaluated: bool  # a value an evaluation, not one a line of the log
-    points: list[Point] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    values: list[float | None] = field(default_factory=list)
 
 
 def curves_of(history: History) -> list[Curve]:
@@ -70,22 +69,17 @@ def _seconds(row: Row) -> float | None:
 
 
 def _take_in(row: Row, found: dict[tuple[str, str], Curve]) -> None:
-    is_evaluated = row["kind"] == "evaluation"
-    for name, value in row.items():
-        if name not in NO_COLUMNS and name not in PLACES:
-            _add(found, ("row", name), row["step"], value, lambda name=name: _chart(name, is_evaluated), is_evaluated)
-    clock: Mapping[str, Any] = row.get("clock", {})
-    for name, title in CLOCK_CHARTS.items():
-        if isinstance(clock.get(name), int | float):
-            _add(found, ("clock", name), row["step"], clock[name], lambda title=title: title, is_evaluated)
-
-
-def _add(
-    found: dict[tuple[str, str], Curve], key: tuple[str, str], step: int, value: Any, chart: Any, is_evaluated: bool
-) -> None:
-    if key not in found:
-        found[key] = Curve(key[1], chart(), is_evaluated)
-    found[key].points.append(Point(step, value))
+    is_evaluated, step = row["kind"] == "evaluation", row["step"]
+    clock = row.get("clock", {})
+    parts = {("row", name): row[name] for name in row if name not in NOT_DRAWN}
+    parts |= {("clock", name): clock[name] for name in CLOCK_CHARTS if isinstance(clock.get(name), int | float)}
+    for key, value in parts.items():
+        curve = found.get(key)
+        if curve is None:
+            chart = _chart(key[1], is_evaluated) if key[0] == "row" else CLOCK_CHARTS[key[1]]
+            curve = found[key] = Curve(key[1], chart, is_evaluated)
+        curve.steps.append(step)
+        curve.values.append(value)
 
 
 def _chart(name: str, is_evaluated: bool) -> str:

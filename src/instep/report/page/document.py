@@ -135,19 +135,19 @@ def _is_matrix(table: Any) -> bool:
 def _charts(runs: Sequence[RecordedRun], curves: Sequence[Sequence[Curve]], most: int) -> list[dict[str, Any]]:
     """Charts in the order of the first run that has each, with the curves of all runs in them."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for number_, (run, of_run) in enumerate(zip(runs, curves, strict=True)):
+    for place, (run, of_run) in enumerate(zip(runs, curves, strict=True)):
         best = run.history.best
-        keep = set() if best is None else {best["step"]}
         for curve in of_run:
-            points = thinned(curve.points, most, keep)
+            keep = [curve.steps.index(best["step"])] if best is not None and best["step"] in curve.steps else []
+            kept = thinned(curve.values, most, keep)
             found.setdefault(curve.chart, []).append(
                 {
-                    "run": number_,
+                    "run": place,
                     "name": curve.name,
                     "evaluated": curve.is_evaluated,
-                    "steps": [point.step for point in points],
-                    "values": [_json(point.value) for point in points],
-                    "left_out": len(curve.points) - len(points),
+                    "steps": [curve.steps[at] for at in kept],
+                    "values": [_json(curve.values[at]) for at in kept],
+                    "left_out": len(curve.values) - len(kept),
                 }
             )
     return [{"title": title, "curves": in_it, "lines": _lines(title, runs)} for title, in_it in found.items()]

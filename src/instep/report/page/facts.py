@@ -102,8 +102,8 @@ def _optimizers(optimizer: Mapping[str, Any]) -> Iterator[Fact]:
             defaults = _defaults(str(one.get("class")))
             prefix = f"{name}: " if name else ""
             yield f"{prefix}class", str(one.get("class")), None
-            groups = one.get("groups")
-            for number, group in enumerate(groups if isinstance(groups, list) else []):
+            groups = [group for group in one.get("groups") or [] if isinstance(group, Mapping)]
+            for number, group in enumerate(groups):
                 own = f"{prefix}{group.get('name', f'group {number}')} · " if len(groups) > 1 else prefix
                 yield from ((f"{own}{key}", as_text(value), _other(key, value, defaults)) for key, value in group.items())
 

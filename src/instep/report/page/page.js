@@ -204,7 +204,8 @@ class Page {
     return Object.entries(run.tables).map(([name, matrix]) => {
       const title = `Confusion matrix: ${name.replace(/\/?confusion_matrix$/, "")}`;
       const most = Math.max(...matrix.flat(), 1);
-      const found = table(`${title}; a row for each class that is there, a column for each that was chosen`, ["", ...matrix.map((row, place) => place)], matrix.map((row, place) => [place, ...row]));
+      const found = table("A row for each class that is there, a column for each that was chosen", ["", ...matrix.map((row, place) => place)], matrix.map((row, place) => [place, ...row]));
+      found.classList.add("matrix");
       found.querySelectorAll("tbody tr").forEach((row, i) => row.querySelectorAll("td").forEach((cell, j) => {
         const share = Math.sqrt(matrix[i][j] / most);
         cell.className = `cell ${i === j ? "right" : "wrong"} shade-${Math.round(share * 10)}`;
@@ -216,7 +217,7 @@ class Page {
   _samples(run) {
     if (!run.samples || !run.samples.length) return null;
     const cards = run.samples.map((sample) => make("figure", { class: "sample" }, sampleBody(sample),
-      make("figcaption", {}, make("strong", { text: `loss ${shortNumber(sample.loss)}` }), make("span", { text: `${sample.set} ${sample.index}` }),
+      make("figcaption", {}, make("strong", { text: `loss ${shortNumber(sample.loss)}` }), make("span", { text: sample.name }),
         ...sample.said.map((line) => make("span", { text: line })))));
     return section("Samples with the largest losses", make("p", { class: "quiet", text: run.samples[0].about || "" }), make("div", { class: "samples" }, ...cards));
   }
@@ -293,7 +294,7 @@ function marksOf(run) {
 }
 
 function sampleBody(sample) {
-  if (sample.png) return make("img", { src: sample.png, alt: `sample ${sample.index}` });
+  if (sample.png) return make("img", { src: sample.png, alt: sample.name });
   return make("pre", { text: sample.text });
 }
 

@@ -1,37 +1,27 @@
 """Thinning: fewer points of a long curve that look like all of them, with every spike that one would see."""
 
 import math
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 
-class Point(NamedTuple):
-    """A value at a step; None where there was none to give."""
+def thinned(values: Sequence[float | None], most: int, keep: Iterable[int] = ()) -> list[int]:
+    """The places of at most about `most` values: of each stretch the lowest and the highest, and the first that is not finite.
 
-    step: int
-    value: float | None
-
-
-def thinned(points: Sequence[Point], most: int, keep: Collection[int] = ()) -> list[Point]:
-    """At most about `most` points: of each stretch the lowest and the highest, and the first that is not finite.
-
-    The first and the last point are kept, and those at the steps in `keep`.
+    The first and the last place are among them, and those in `keep`.
     """
-    if len(points) <= most:
-        return list(points)
+    if len(values) <= most:
+        return list(range(len(values)))
     stretches = max(1, most // 2)
-    chosen = {0, len(points) - 1}
-    chosen.update(place for place, point in enumerate(points) if point.step in keep)
+    chosen = {0, len(values) - 1, *keep}
     for number in range(stretches):
-        chosen.update(_extremes(points, len(points) * number // stretches, len(points) * (number + 1) // stretches))
-    return [points[place] for place in sorted(chosen)]
+        chosen |= _extremes(values, len(values) * number // stretches, len(values) * (number + 1) // stretches)
+    return sorted(chosen)
 
 
-def _extremes(points: Sequence[Point], start: int, stop: int) -> set[int]:
+def _extremes(values: Sequence[float | None], start: int, stop: int) -> set[int]:
     finite: list[tuple[float, int]] = []
     broken: int | None = None
-    for place in range(start, stop):
-        value = points[place].value
+    for place, value in enumerate(values[start:stop], start):
         if value is not None and math.isfinite(value):
             finite.append((value, place))
         elif broken is None:
