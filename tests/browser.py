@@ -131,6 +131,11 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **said, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **said)
 
+    def mouse(self, kind: str, x: float, y: float, *, held: bool = False) -> None:
+        """`kind` is Moved, Pressed or Released."""
+        button = "left" if held or kind != "Moved" else "none"
+        self.call("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, button=button, buttons=int(held), clickCount=1)
+
     def screenshot(self, path: Path, *, whole: bool = True) -> Path:
         self.run("page.panels.forEach((panel) => panel.draw()), new Promise((done) => setTimeout(done, 300))")
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)

@@ -50,7 +50,7 @@ def memory_bytes(device: torch.device) -> int | None:
                 return int(file.read().split()[1]) * mmap.PAGESIZE
         except (OSError, ValueError, IndexError):
             return None
-    measure = getattr(torch.get_device_module(device), "max_memory_allocated", None)
+    measure = getattr(getattr(torch, device.type, None), "max_memory_allocated", None)
     return None if measure is None else int(measure(device))
 
 

@@ -364,7 +364,7 @@ def _machine(device: torch.device) -> str:
     system = f"{platform.system()} {platform.release()}, {platform.machine()}, {plural(os.cpu_count() or 1, 'CPU')}"
     if device.type == "cpu":
         return system
-    name = getattr(torch.get_device_module(device), "get_device_name", None)
+    name = getattr(getattr(torch, device.type, None), "get_device_name", None)
     return system if name is None else f"{system}, {name(device)}"
 
 

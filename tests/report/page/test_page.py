@@ -218,6 +218,28 @@ def test_a_chart_is_read_and_zoomed_by_keys(opened: Open, tmp_path: Path) -> Non
     assert page.run("page.zoomButton.disabled")
 
 
+def test_the_mouse_reads_and_zooms(opened: Open, tmp_path: Path) -> None:
+    page = opened(told.run_folder(tmp_path / "digits"))
+    box = page.run("page.panels[0].plot.over.getBoundingClientRect().toJSON()")
+    left, top, width, height = (box[side] for side in ("left", "top", "width", "height"))
+    points = read_run(tmp_path / "digits").history.curve("loss")
+    middle = points[len(points) // 2]
+    x = page.run(f"page.panels[0].plot.valToPos({middle[0]}, 'x')") + left
+    page.mouse("Moved", x, top + height / 2)
+    page.wait_for(f"page.panels[0].where.textContent === 'step {middle[0]}'")
+    assert texts(page, ".panel:first-child .key .value")[0] == f"{middle[1]:.3f}"
+    page.mouse("Pressed", left + width / 4, top + height / 2)
+    page.mouse("Moved", left + width / 2, top + height / 2, held=True)
+    page.mouse("Released", left + width / 2, top + height / 2)
+    page.wait_for("!page.zoomButton.disabled")
+    first, last = points[0][0], points[-1][0]
+    expected = [first + (last - first) / 4, first + (last - first) / 2]
+    zoomed = page.run("page.panels.map((panel) => (panel.draw(), [panel.plot.scales.x.min, panel.plot.scales.x.max]))")
+    assert all(one == pytest.approx(expected, abs=5) for one in zoomed)
+    page.run("page.zoomButton.click()")
+    assert page.run("[page.panels[0].plot.scales.x.min, page.panels[0].plot.scales.x.max]") == [first, last]
+
+
 def test_curves_are_switched_off_and_axes_become_logarithmic(opened: Open, tmp_path: Path) -> None:
     page = opened(told.run_folder(tmp_path / "digits"))
     page.run("document.querySelector('.key').click()")

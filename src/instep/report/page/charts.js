@@ -41,12 +41,12 @@ function tickNumber(value) {
   return Number(value.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 8 });
 }
 
-function bytes(value) {
+function bytes(value, digits) {
   if (typeof value !== "number") return shortNumber(value);
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
   for (; Math.abs(value) >= 1000 && unit < 4; unit += 1) value /= 1000;
-  return `${Number(value.toPrecision(4))} ${units[unit]}`;
+  return `${Number(value.toPrecision(digits))} ${units[unit]}`;
 }
 
 function percent(value) {
@@ -55,7 +55,7 @@ function percent(value) {
 
 const FORMATS = {
   number: { value: shortNumber, tick: tickNumber },
-  bytes: { value: bytes, tick: bytes },
+  bytes: { value: (value) => bytes(value, 4), tick: (value) => bytes(value, 6) },
   percent: { value: percent, tick: percent },
 };
 
