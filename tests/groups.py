@@ -8,6 +8,7 @@ TOGETHER = {
     "tests/doctor/test_cases.py": "cases",
     "tests/promises/test_load.py": "load",
     "tests/report/page/": "browser",
+    "tests/report/live/": "browser",
 }
 
 

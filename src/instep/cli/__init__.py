@@ -22,6 +22,7 @@ COMMANDS = {
     "runs": "list the runs in a folder",
     "diff": "show how two runs differ",
     "report": "write runs as a page of HTML: curves, numbers, settings",
+    "serve": "show the runs of a folder in a browser while they train",
 }
 
 USAGE = """\

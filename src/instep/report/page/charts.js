@@ -168,6 +168,16 @@ class Panel {
     this.plot.setScale("x", { min, max });
   }
 
+  // The same curves with more points.
+  update(spec) {
+    this.spec = spec;
+    if (!this.plot) return;
+    this.plot.setData(this._data(), false);
+    if (this.page.zoom) this.plot.setScale("x", this.page.zoom);
+    else this.zoom(null);
+    this._tell(this.plot.cursor.idx);
+  }
+
   setLog(isLog) {
     this.isLog = isLog;
     this.logButton.setAttribute("aria-pressed", String(isLog));

@@ -4,26 +4,45 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 
+_CONNECT = "; connect-src 'self'"
 MARK = "<!doctype html>\n<!-- made by instep report -->\n"  # how a file begins that may be replaced
 
 
-def page(document: Mapping[str, Any]) -> str:
-    """The page, ASCII throughout but for what the style sheet has."""
-    library, script = _read("vendor/uPlot.iife.min.js"), _read("charts.js") + _read("page.js")
+def page(document: Mapping[str, Any], *, live: bool = False) -> str:
+    """The page, ASCII but for what scripts and style sheet have; a live one asks its server for what is new."""
+    names = ", ".join(run["name"] for run in document["runs"])
+    scripts = ("charts.js", "page.js", *(("live.js",) if live else ()))
+    return _fill(names, document, _read("vendor/uPlot.iife.min.js"), scripts, live=live)
+
+
+def list_page(document: Mapping[str, Any]) -> str:
+    """The list of runs that a server has."""
+    return _fill("Runs", document, "", ("charts.js", "list.js"), live=True)
+
+
+def policy_of(text: str) -> str:
+    """The content security policy that a page has."""
+    found = re.search('http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert found is not None
+    return found[1]
+
+
+def _fill(title: str, document: Mapping[str, Any], library: str, names: Sequence[str], *, live: bool) -> str:
+    script = "".join(map(_read, names))
     style = _read("vendor/uPlot.min.css") + _read("page.css")
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action 'none'{_CONNECT if live else ''}"
     )
-    names = ", ".join(run["name"] for run in document["runs"])
     return MARK + Template(_read("page.html")).substitute(
         policy=policy,
-        title=html.escape(names.encode("utf-8", "replace").decode()),
+        title=html.escape(title.encode("utf-8", "replace").decode()),
         style=style,
         library=library,
         script=script,

@@ -19,16 +19,34 @@ class Page {
   build() {
     const { runs } = this.report;
     document.getElementById("header").append(this._head(), this._toolbar());
-    const main = document.getElementById("main");
-    if (this.isSingle) main.append(...this._summary(runs[0]));
-    else main.append(this._comparison());
-    main.append(this._charts());
-    runs.forEach((run, number) => main.append(...this._about(run, number)));
-    document.getElementById("footer").append(make("p", { text: `Made by instep report on ${this.report.made}. This page loads nothing from anywhere.` }));
-    this.panels.forEach((panel) => this.seen.observe(panel.element));
+    this.charts = this._charts();
+    this._fill();
     addEventListener("beforeprint", () => this._printing(true));
     addEventListener("afterprint", () => this._printing(false));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._themed());
+  }
+
+  // Everything but the charts, which stay as they are looked at.
+  _fill() {
+    const { runs } = this.report;
+    const isOpen = new Set([...document.querySelectorAll("main details[open] > summary")].map((one) => one.textContent));
+    const before = this.isSingle ? this._summary(runs[0]) : [this._comparison()];
+    const after = runs.flatMap((run, number) => this._about(run, number));
+    document.getElementById("main").replaceChildren(...before, this.charts, ...after);
+    document.getElementById("footer").replaceChildren(make("p", { text: `Made by instep on ${this.report.made}.` }));
+    document.querySelectorAll("main section:not(#charts) details, main > details").forEach((one) => { one.open = isOpen.has(one.firstChild.textContent); });
+    this.panels.forEach((panel) => this.seen.observe(panel.element));
+  }
+
+  // The same runs with more in them.
+  update(report) {
+    const shape = (one) => JSON.stringify(one.charts.map((chart) => [chart.title, chart.curves.map((curve) => [curve.run, curve.name])]));
+    const isSame = shape(report) === shape(this.report);
+    this.report = report;
+    this.panels = this.panels.filter((panel) => isSame && this.charts.contains(panel.element));
+    if (isSame) report.charts.forEach((chart, place) => this.panels[place].update(this._spec(chart, place === 0)));
+    else this.charts = this._charts();
+    this._fill();
   }
 
   // --- The head

@@ -12,6 +12,7 @@ from typing import Any
 
 from instep.errors import FolderError
 from instep.run.history.record import NO_COLUMNS, Row
+from instep.run.history.sampled import some_lines
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,16 @@ class HistoryFile:
                     raise FolderError(f"{self.path} {otherwise}")
 
     @staticmethod
-    def read(path: str | Path) -> ReadBack:
-        """The rows of a file. A torn last line, as a kill leaves it, is left out and reported, like any other damage."""
+    def read(path: str | Path, *, most: int | None = None) -> ReadBack:
+        """The rows of a file. A torn last line, as a kill leaves it, is left out and reported, like any other damage.
+
+        With `most`, a longer file gives about so many rows: the extremes of the loss, and evaluations, evenly spread.
+        """
         rows: list[Row] = []
         length_bytes = 0
         lines = Path(path).read_bytes().splitlines(keepends=True)
+        if most is not None and len(lines) > most:
+            lines = some_lines(lines, most)
         for number, line in enumerate(lines, start=1):
             row = _row(line)
             if row is None:
