@@ -46,6 +46,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/one_cycle.py
 	$(BIN)/torchrun --nproc-per-node 2 benchmarks/processes.py
 	$(BIN)/python benchmarks/doctor.py
+	$(BIN)/python benchmarks/serve.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ import pytest
 
 from clock import Clock
 
-pytest_plugins = ["running"]
+pytest_plugins = ["running", "browser"]
 # What a shell may have set decides nothing. One thread: the models are tiny, a second one only waits for the first.
 os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "LINES": "24"}
 for name in ("NO_COLOR", "FORCE_COLOR", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):

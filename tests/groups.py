@@ -7,6 +7,8 @@ TOGETHER = {
     "tests/distributed/": "worlds",
     "tests/doctor/test_cases.py": "cases",
     "tests/promises/test_load.py": "load",
+    "tests/report/page/": "browser",
+    "tests/report/live/": "browser",
 }
 
 

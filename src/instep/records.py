@@ -158,6 +158,17 @@ class Evaluation(Mapping[str, float]):
         return f"Evaluation({numbers} at step {self.step})"
 
 
+class SampleLoss(NamedTuple):
+    """One sample of a data set, its own loss, and what the model made of it; batches of one."""
+
+    source: str  # the name of the data that was passed; a share of train is in train
+    index: int  # type: ignore[assignment]  # in that data
+    loss: float
+    data: Any
+    output: Any  # None where the objective tells none
+    target: Any
+
+
 @dataclass(frozen=True)
 class Pace:
     """What depends on the clock: how fast a stretch of the run went."""
@@ -165,6 +176,7 @@ class Pace:
     samples_per_s: float
     waiting: float  # the share of the time spent waiting for data, 0 to 1
     seconds: float  # since this process began to train
+    memory_bytes: int | None = None  # that are taken; of an accelerator the most so far; None where nobody knows
 
 
 @dataclass(frozen=True)
@@ -182,6 +194,7 @@ class Logged:
     extra: Mapping[str, float]  # what the user logged
     pace: Pace
     parts: Mapping[str, float] = field(default_factory=dict)  # of the loss
+    momentum: float | None = None  # of the last update; None where no schedule moves it
 
 
 @dataclass(frozen=True)

@@ -211,7 +211,7 @@ class Trainer:
         if self.run.state.is_finished:
             self.run.say_finished()
             return
-        with watching(self.run.options.doctor), self.run.session() as session:
+        with watching(self.run.options.doctor, self.run.keep_findings), self.run.session() as session:
             for batch in session.batches():
                 results = {}
                 for stepper in session.due():

@@ -47,7 +47,8 @@ def test_a_file_is_trained_into_runs_under_its_name(instep: Instep) -> None:
     assert said.code == 0
     assert "model      Sequential, 27 parameters" in said.out
     assert "epoch 3/3  step 6/6" in said.err
-    last = said.out.splitlines()[-1]
+    last, report = said.out.splitlines()[-2:]
+    assert report == "report: instep report runs/my"
     assert re.match(r"runs/my: train/loss [\d.]+, valid/loss [\d.]+, valid/accuracy [\d.]+ after 6 updates in 0:00", last)
     assert described("runs/my")["hyper_parameters"] == {"lr": 0.05, "epochs": 3, "deep": True, "seed": 0}
     assert state("runs/my") == "finished"

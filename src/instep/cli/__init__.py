@@ -21,6 +21,8 @@ COMMANDS = {
     "show": "show one run",
     "runs": "list the runs in a folder",
     "diff": "show how two runs differ",
+    "report": "write runs as a page of HTML: curves, numbers, settings",
+    "serve": "show the runs of a folder in a browser while they train",
 }
 
 USAGE = """\

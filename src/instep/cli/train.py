@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -198,6 +199,7 @@ def _find_lr(trainer: Trainer) -> dict[str, Any]:
     print(test, end="\n\n", flush=True)
     if test.suggestion is None:
         raise InstepError(f"--find-lr found no learning rate to train with: {test.reason}")
+    trainer.run.keep_range_test(test.to_record())
     return {"lr": test.suggestion, "reason": test.reason, "confidence": test.confidence}
 
 
@@ -225,6 +227,8 @@ def _train(trainer: Trainer, own: TrainOptions) -> dict[str, Any]:
             "This run was finished already. --new trains again in a new folder, --fresh in this one, after moving the old run "
             "aside."
         )
+    elif not own.no_progress:
+        print(f"report: instep report {shlex.quote(str(trainer.folder))}")
     return as_json(history, trainer.folder) | trainer.run.remarks
 
 

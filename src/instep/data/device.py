@@ -1,6 +1,7 @@
 """Where a run computes and why there; what can be read without waiting; how a device says that something does not fit."""
 
 import gc
+import mmap
 from typing import NamedTuple
 
 import torch
@@ -39,6 +40,18 @@ def choose(device: str | torch.device) -> Placed:
 def readable(tensor: Tensor) -> bool:
     """Whether reading this tensor on the host waits for nobody."""
     return tensor.is_cpu
+
+
+def memory_bytes(device: torch.device) -> int | None:
+    """What is taken: of an accelerator the most so far, else by this process; None where nobody says it. Does not wait."""
+    if device.type == "cpu":
+        try:
+            with open("/proc/self/statm", "rb") as file:
+                return int(file.read().split()[1]) * mmap.PAGESIZE
+        except (OSError, ValueError, IndexError):
+            return None
+    measure = getattr(getattr(torch, device.type, None), "max_memory_allocated", None)
+    return None if measure is None else int(measure(device))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

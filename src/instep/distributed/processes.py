@@ -21,7 +21,7 @@ from instep.distributed.world import World
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 
 # What may differ between the processes of a run.
-_OWN = ("device", "threads", "git", "versions", "script", "modules", "attributes", "code")  # a model may hold its rank
+_OWN = ("device", "threads", "machine", "git", "versions", "script", "modules", "attributes", "code")  # a model may hold its rank
 
 
 def choose_device(world: World, device: str | torch.device) -> Placed:

@@ -6,6 +6,7 @@ for it, with batch norm statistics that fit the averaged weights.
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -31,9 +32,11 @@ from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
+from instep.loop.worst import largest_losses
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import AVERAGED, Weights
+from instep.records import SampleLoss
 
 Seen = TypeVar("Seen")
 
@@ -171,6 +174,23 @@ class Evaluator:
         """The averaged weights as the evaluations use them, by the model's own names; copied."""
         with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
             return {name: value.clone() for name, value in module.state_dict().items()}
+
+    def largest_losses(self, loaders: Mapping[str, Loader], weights: Weights, count: int, most: int) -> list[SampleLoss]:
+        """The samples of these data sets with the largest losses, by the first objective; of each set among the first `most`."""
+        objective = next(iter(self._objectives.values()))
+        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
+            look = functools.partial(
+                largest_losses,
+                model,
+                objective=objective,
+                seed=self._seed,
+                device=self._device,
+                called=called,
+                count=count,
+                most=most,
+            )
+            found = [one for loader in loaders.values() for one in look(loader)]
+        return sorted(found, key=lambda one: -one.loss if math.isfinite(one.loss) else -math.inf)[:count]
 
     def predict(self, loader: Loader, weights: Weights = "model") -> Any:
         """The outputs of the model with these weights; of several processes on rank 0 alone, None on the others."""

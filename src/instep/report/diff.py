@@ -25,7 +25,7 @@ def render(one: RecordedRun, other: RecordedRun, weights: list[str]) -> str:
 
 def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str]) -> list[str]:
     kept = [part for part in ("modules", "attributes", "code") if part in one and part in other]  # older ones have none
-    ours, theirs = dict(_leaves(_for_people(one, kept))), dict(_leaves(_for_people(other, kept)))
+    ours, theirs = dict(leaves(_for_people(one, kept))), dict(leaves(_for_people(other, kept)))
     rows = [
         (name, _text(ours.get(name, _NOTHING)), _text(theirs.get(name, _NOTHING)))
         for name in dict.fromkeys([*ours, *theirs])
@@ -62,16 +62,16 @@ def _for_people(description: Mapping[str, Any], kept: Collection[str]) -> dict[s
     return told
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every value of a description by where it stands; a list is one value, but for one of parts with names."""
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             where = f"{path}.{name}" if path else str(name)
             if where not in OWN:
-                yield from _leaves(part, where)
+                yield from leaves(part, where)
     elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
         for place, part in enumerate(value):
-            yield from _leaves(part, f"{path}.{place}")
+            yield from leaves(part, f"{path}.{place}")
     else:
         yield clean(path), value
 

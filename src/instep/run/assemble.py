@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep.checkpoint import steps
-from instep.data.device import Placed
+from instep.data.device import Placed, memory_bytes
 from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Loader
 from instep.distributed.processes import Processes, check_shard, choose_device
@@ -276,6 +276,8 @@ def keep_books(
         waited_s=lambda: loader.waited_s,
         show=lambda plan: show(options.progress if place.world.is_first else False, plan),
         notices=notices,
+        momentum=lambda: next(one for one in stepping.steppers if one.every == 1).drive.momentum,
+        memory_bytes=lambda: memory_bytes(place.placed.device),
     )
     state = RunState(
         total_steps=plan.total_steps,

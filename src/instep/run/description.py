@@ -3,6 +3,8 @@
 import functools
 import hashlib
 import math
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -150,6 +152,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),
+        "machine": _machine(description.placed.device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__},
         "git": _git_commit(),
         "monitor": description.monitor,
@@ -367,6 +370,15 @@ def _monitor_line(description: Description) -> str:
     if (patience := description.settings["patience"]) is not None:
         line += f"; stops after {plural(patience, 'evaluation')} without a better one"
     return line + ("; ends on the best weights" if description.settings["restore_best"] else "")
+
+
+def _machine(device: torch.device) -> str:
+    """The system, and what computes."""
+    system = f"{platform.system()} {platform.release()}, {platform.machine()}, {plural(os.cpu_count() or 1, 'CPU')}"
+    if device.type == "cpu":
+        return system
+    name = getattr(getattr(torch, device.type, None), "get_device_name", None)
+    return system if name is None else f"{system}, {name(device)}"
 
 
 def _git_commit() -> str | None:

@@ -54,6 +54,8 @@ class Logbook:
         waited_s: Callable[[], float],
         show: Callable[[Plan], Progress],
         notices: Notices,
+        momentum: Callable[[], float | None] = lambda: None,
+        memory_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
         require_whole("log_every", log_every, least=1)
         self.history = history
@@ -61,6 +63,8 @@ class Logbook:
         self._log_every = log_every
         self._notices = notices
         self._waited_s = waited_s  # how long the run has waited for data so far
+        self._momentum = momentum  # of the last update, where a schedule moves it
+        self._memory_bytes = memory_bytes
         self._progress: Progress | None = None
         self._file: HistoryFile | None = None
         self._window = Window()
@@ -192,6 +196,7 @@ class Logbook:
             extra={**self._tallies.line(), **self._extra},
             pace=self._pace(),
             parts={} if self._tallies else mean_values(window.parts),
+            momentum=self._momentum(),
         )
         self._keep(self.history.add_update(line))
         if self._progress is not None:
@@ -204,7 +209,7 @@ class Logbook:
         now = time.perf_counter()
         seconds = max(now - self._line_begun, 1e-9)
         waiting = min(1.0, (self._waited_s() - self._line_waited) / seconds)
-        return Pace(self._window.samples / seconds, waiting, now - self._begun)
+        return Pace(self._window.samples / seconds, waiting, now - self._begun, self._memory_bytes())
 
     def _restart_line(self) -> None:
         self._line_begun = time.perf_counter()

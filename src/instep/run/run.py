@@ -33,11 +33,12 @@ from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import Weights, choose_weights
-from instep.records import Evaluation, Plan, StepResult
+from instep.records import Evaluation, Plan, SampleLoss, StepResult
 from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
 from instep.run.entry import FolderEntry
 from instep.run.logbook import Logbook, Notices, Progress
+from instep.run.observed import add_range_test, keep_findings
 from instep.run.options import Options
 from instep.run.session import Session
 from instep.run.state import RunState
@@ -105,6 +106,7 @@ class Run:
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
         self.remarks: dict[str, Any] = {}  # what else a command wants to find again in run.json
+        self._range_tests: list[Mapping[str, Any]] = []  # that were made for it and are not written yet
         self._description = description
         self._show = show
 
@@ -178,6 +180,15 @@ class Run:
                 for loader in loaders.values():
                     loader.close()
         return Evaluation.of(numbers, self.state.step, self.state.epoch)
+
+    def largest_losses(self, count: int, most: int, weights: Weights | None = None) -> list[SampleLoss]:
+        """The samples of the validation data with the largest losses; of each set among the first `most`."""
+        loaders = self.evaluator.valid_loaders()
+        try:
+            return self.evaluator.largest_losses(loaders, self.weights(weights), count, most)
+        finally:
+            for loader in loaders.values():
+                loader.close()
 
     def predict(self, data: Any, weights: Weights | None = None) -> Any:
         """The model's outputs, with the weights that were asked for or that the monitored value judges."""
@@ -302,6 +313,23 @@ class Run:
             for one in valid.values():
                 closing.callback(one.close)
             return Evaluation.of(self.evaluator.numbers(valid), self.state.step, self.state.epoch) if valid else None
+
+    def keep_range_test(self, test: Mapping[str, Any]) -> None:
+        """Have a range test written to the folder, once there is one."""
+        self._range_tests.append({"step": self.state.step, **test})
+        if self.state.is_running:
+            self.write_range_tests()
+
+    def write_range_tests(self) -> None:
+        tests, self._range_tests = self._range_tests, []
+        if self.folder is not None and self.world.is_first:
+            for test in tests:
+                add_range_test(self.folder, test)
+
+    def keep_findings(self, steps: int, findings: list[dict[str, Any]]) -> None:
+        """Write what the doctor found to the folder."""
+        if self.folder is not None and self.world.is_first and self.folder.is_dir():
+            keep_findings(self.folder, steps, findings)
 
     # --- The description
 

@@ -94,8 +94,8 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_run(path: Path) -> RecordedRun:
-    """Read what there is; refuses only what is no run at all."""
+def read_run(path: Path, *, most_rows: int | None = None) -> RecordedRun:
+    """Read what there is, of a long history about `most_rows` rows; refuses only what is no run at all."""
     if not path.exists():
         raise DescriptionError(f"{path} does not exist; `instep runs` lists the runs there are.")
     if not is_run(path):
@@ -105,7 +105,8 @@ def read_run(path: Path) -> RecordedRun:
     wrong_description = f"{DESCRIPTION} {problem or 'is missing'}" if found is None else None
     monitor = description.get("monitor")
     monitor = monitor if isinstance(monitor, str) else "valid/loss"
-    history, wrong_history = _read_history(path / HISTORY, monitor, "max" if description.get("monitor_mode") == "max" else "min")
+    mode: Mode = "max" if description.get("monitor_mode") == "max" else "min"
+    history, wrong_history = _read_history(path / HISTORY, monitor, mode, most_rows)
     return RecordedRun(path, description, history, tuple(filter(None, (wrong_description, wrong_history))))
 
 
@@ -139,9 +140,9 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
         raise FolderError(f"{path / DESCRIPTION} cannot be written: {error.strerror}.") from None
 
 
-def _read_history(path: Path, monitor: str, mode: Mode) -> tuple[History, str | None]:
+def _read_history(path: Path, monitor: str, mode: Mode, most: int | None) -> tuple[History, str | None]:
     try:
-        found = HistoryFile.read(path)
+        found = HistoryFile.read(path, about=most)
     except FileNotFoundError:
         return History(monitor=monitor, mode=mode), f"{path.name} is missing"
     except OSError as error:

@@ -47,6 +47,7 @@ class Session:
         run.state.is_running, run.state.folder = True, run.folder
         try:
             run.entry.set_status("running", run.state.step)
+            run.write_range_tests()
             self._begin_showing(notices)
             self._algorithms.enter_context(run.precision.algorithms())
             self._watch_first_update()

@@ -42,6 +42,7 @@ class Drive(Protocol):
     notes: tuple[str, ...]  # what the plan of the run should say
     needs_monitor: bool  # `after_evaluation` must be called
     monitor_mode: Literal["min", "max"] | None  # which way the monitored value is taken to improve; None where none is needed
+    momentum: float | None  # that of the last update, where the schedule moves it
 
     def before_update(self, position: int) -> None:
         """`position` counts the updates made so far, skipped ones left out."""
@@ -113,6 +114,7 @@ class StillDrive:
     notes: tuple[str, ...] = ()
     needs_monitor = False
     monitor_mode: Literal["min", "max"] | None = None
+    momentum: float | None = None
 
     def before_update(self, position: int) -> None:
         """Nothing."""
@@ -177,7 +179,7 @@ class PositionDrive(StillDrive):
             else:
                 group["lr"] = lr
         if self._momentum is not None:
-            momentum = self._momentum(position)
+            momentum = self.momentum = self._momentum(position)
             for group in groups:
                 if "betas" in group:
                     group["betas"] = (momentum, *group["betas"][1:])

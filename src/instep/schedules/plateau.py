@@ -63,6 +63,7 @@ class PlateauDrive:
 
     notes: tuple[str, ...] = ()
     needs_monitor = True
+    momentum: float | None = None
 
     def __init__(self, plateau: Plateau, optimizer: Optimizer) -> None:
         self._plateau, self._optimizer = plateau, optimizer

@@ -44,11 +44,13 @@ class SchedulerDrive:
     """Steps one of torch's schedulers after each update that stepped the optimizer, each epoch, or each evaluation."""
 
     notes: tuple[str, ...] = ()
+    momentum: float | None = None
 
     def __init__(self, scheduler: LRScheduler, when: When) -> None:
         self._scheduler = scheduler
         self._when = when
         self._groups = len(scheduler.optimizer.param_groups)
+        self._moves_momentum = when == "update" and getattr(scheduler, "cycle_momentum", False) is True
         self.needs_monitor = when == "evaluation"
         self.monitor_mode: Literal["min", "max"] | None = scheduler.mode if isinstance(scheduler, ReduceLROnPlateau) else None
 
@@ -58,6 +60,9 @@ class SchedulerDrive:
     def after_update(self) -> None:
         """Steps a scheduler that counts updates."""
         if self._when == "update":
+            if self._moves_momentum:
+                group = self._scheduler.optimizer.param_groups[0]
+                self.momentum = float(group["betas"][0] if "betas" in group else group["momentum"])
             self._step()
 
     def after_epoch(self) -> None:

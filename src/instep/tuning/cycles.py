@@ -141,12 +141,21 @@ class CycledRun(Rehearsal, Protocol):
         """The numbers of the weights as they are; written down nowhere."""
 
 
-def chosen(run: CycledRun, cycles: Sequence[Cycle], options: CycleOptions, monitor: str, mode: Mode, made: int) -> Cycle | str:
+def chosen(
+    run: CycledRun,
+    cycles: Sequence[Cycle],
+    options: CycleOptions,
+    monitor: str,
+    mode: Mode,
+    made: int,
+    keep: Callable[[dict[str, Any]], None] = lambda test: None,
+) -> Cycle | str:
     """The cycle after these, by a range test from the weights as they are; or why there is none.
 
-    Before the first cycle a range test that suggests nothing is an error.
+    Before the first cycle a range test that suggests nothing is an error. `keep` gets the record of the test.
     """
     test = options.range_test(run)
+    keep(test.to_record())
     if test.suggestion is None:
         if not cycles:
             raise InstepError(f"the range test suggests no learning rate to begin with: {test.reason}")

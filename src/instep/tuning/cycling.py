@@ -41,7 +41,8 @@ class Cycling:
 
     def begin_next(self) -> None:
         """Begin the next cycle, or say why there is none. Takes a range test, between the updates of the run."""
-        found = chosen(self._run, self.cycles, self._options, self._monitor.name, self._monitor.mode, made=self._stepper.made)
+        run, monitor, made = self._run, self._monitor, self._stepper.made
+        found = chosen(run, self.cycles, self._options, monitor.name, monitor.mode, made, keep=run.keep_range_test)
         if isinstance(found, str):
             self.ended = self._barren = found
             self._run.notices.say(found)

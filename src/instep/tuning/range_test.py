@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
@@ -87,9 +88,9 @@ class RangeTest:
         """The picture; without a background it has the page's own colours."""
         return drawing.svg(self.curve, self.sweeps, self.rules, self.recommendation, background=background)
 
-    def to_json(self) -> str:
-        """Everything as JSON; what is not finite is null."""
-        told = {
+    def to_record(self) -> dict[str, Any]:
+        """What a run keeps of it, as JSON can hold it; what is not finite is null."""
+        return {
             "suggestion": self.suggestion,
             "rule": self.recommendation.rule,
             "reason": self.reason,
@@ -98,9 +99,11 @@ class RangeTest:
             "lrs": self.lrs,
             "losses": _finite(self.losses),
             "smoothed": _finite(self.smoothed),
-            "sweeps": [_finite(curve.losses) for curve in self.sweeps],
         }
-        return json.dumps(told)
+
+    def to_json(self) -> str:
+        """Everything as JSON; what is not finite is null."""
+        return json.dumps({**self.to_record(), "sweeps": [_finite(curve.losses) for curve in self.sweeps]})
 
     def __str__(self) -> str:
         return textplot.draw(self.curve, self.rules, self.recommendation)

@@ -14,6 +14,7 @@ from typing import Any
 
 from instep.errors import FolderError
 from instep.run.history.record import NO_COLUMNS, Row
+from instep.run.history.sampled import some_lines
 
 _CHECKSUM = re.compile(rb'"crc": "([0-9a-f]{8})"}}\n')
 _CHECKSUM_BYTES = 20
@@ -97,12 +98,17 @@ class HistoryFile:
                     raise FolderError(f"{self.path} {otherwise}")
 
     @staticmethod
-    def read(path: str | Path, *, most: int | None = None) -> ReadBack:
-        """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as any damage."""
+    def read(path: str | Path, *, most: int | None = None, about: int | None = None) -> ReadBack:
+        """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as any damage.
+
+        With `about`, a longer file gives about so many rows: the extremes of the loss, and evaluations, evenly spread.
+        """
         rows: list[Row] = []
         length_bytes = 0
-        lines = Path(path).read_bytes().splitlines(keepends=True)
-        for number, line in enumerate(lines[:most], start=1):
+        lines = Path(path).read_bytes().splitlines(keepends=True)[:most]
+        if about is not None and len(lines) > about:
+            lines = some_lines(lines, about)
+        for number, line in enumerate(lines, start=1):
             row = _row(line)
             if row is None:
                 torn = number == len(lines) and not line.endswith(b"\n")

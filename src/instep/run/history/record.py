@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history
 
 Row = dict[str, Any]
 Mode = Literal["min", "max"]
-OWN_COLUMNS = frozenset({"kind", "step", "epoch", "loss", "lr", "grad_norm", "clipped", "penalty", "skipped", "tables", "clock"})
+OWN_COLUMNS = frozenset(
+    {"kind", "step", "epoch", "loss", "lr", "momentum", "grad_norm", "clipped", "penalty", "skipped", "tables", "clock"}
+)
 NO_COLUMNS = frozenset({"kind", "tables", "clock"})  # of a row: what is not a number over the steps
 
 
@@ -115,12 +117,12 @@ class History:
     def add_update(self, logged: Logged) -> Row:
         """Append a line of the log; returns its row."""
         row: Row = {"kind": "update", "step": logged.step, "epoch": logged.epoch, "loss": logged.loss, "lr": logged.lr}
-        for name in ("grad_norm", "clipped", "penalty"):
+        for name in ("momentum", "grad_norm", "clipped", "penalty"):
             if (value := getattr(logged, name)) is not None:
                 row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
-        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": asdict(logged.pace)})
+        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": _known(asdict(logged.pace))})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
         """Append an evaluation, made `seconds` after this process began to train; returns its row.
@@ -171,6 +173,10 @@ class History:
         from instep.run.history.html import draw  # it imports this file
 
         return draw(self)
+
+
+def _known(values: Mapping[str, Any]) -> Row:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def free_names(values: Mapping[str, float]) -> Mapping[str, float]:

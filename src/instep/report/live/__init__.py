@@ -1,0 +1,1 @@
+"""Runs while they train: a small server that only reads."""

@@ -1,0 +1,1 @@
+"""A report: runs as one page of HTML that needs nothing else."""

@@ -1,0 +1,63 @@
+"""HTML: a document as one file. Scripts and styles are named by their hash, so that the page runs these and no others."""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+_CONNECT = "; connect-src 'self'"
+MARK = "<!doctype html>\n<!-- made by instep report -->\n"  # how a file begins that may be replaced
+
+
+def page(document: Mapping[str, Any], *, live: bool = False) -> str:
+    """The page, ASCII but for what scripts and style sheet have; a live one asks its server for what is new."""
+    names = ", ".join(run["name"] for run in document["runs"])
+    scripts = ("charts.js", "page.js", *(("live.js",) if live else ()))
+    return _fill(names, document, _read("vendor/uPlot.iife.min.js"), scripts, live=live)
+
+
+def list_page(document: Mapping[str, Any]) -> str:
+    """The list of runs that a server has."""
+    return _fill("Runs", document, "", ("charts.js", "list.js"), live=True)
+
+
+def policy_of(text: str) -> str:
+    """The content security policy that a page has."""
+    found = re.search('http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert found is not None
+    return found[1]
+
+
+def _fill(title: str, document: Mapping[str, Any], library: str, names: Sequence[str], *, live: bool) -> str:
+    script = "".join(map(_read, names))
+    style = _read("vendor/uPlot.min.css") + _read("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        f"base-uri 'none'; form-action 'none'{_CONNECT if live else ''}"
+    )
+    return MARK + Template(_read("page.html")).substitute(
+        policy=policy,
+        title=html.escape(title.encode("utf-8", "replace").decode()),
+        style=style,
+        library=library,
+        script=script,
+        document=embedded(document),
+    )
+
+
+def embedded(document: Mapping[str, Any]) -> str:
+    """JSON that can stand inside a script element: nothing in it ends one or opens a comment."""
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _read(name: str) -> str:
+    return (files("instep.report.page") / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

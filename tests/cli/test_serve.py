@@ -1,0 +1,44 @@
+"""`instep serve`: what it refuses. What it shows is in tests/report/live."""
+
+import builtins
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.said import Instep
+
+
+def test_a_folder_that_is_none_is_said(instep: Instep) -> None:
+    said = instep("serve", "nowhere")
+    assert (said.code, said.err) == (
+        2,
+        "instep: nowhere is not a folder; name the one that the runs are in: instep serve FOLDER\n",
+    )
+
+
+def test_what_is_not_installed_is_said(instep: Instep, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "uvicorn":
+            raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    Path("runs").mkdir()
+    said = instep("serve")
+    assert said.code == 2
+    assert said.err == 'instep: instep serve needs uvicorn, which is not installed; pip install "instep[serve]"\n'
+
+
+def test_a_port_that_is_taken_is_said(instep: Instep) -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed: instep serve was not tried")
+    Path("runs").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = instep("serve", "--port", str(port))
+    assert said.code == 2
+    assert said.err.startswith(f"instep: cannot listen at 127.0.0.1 port {port}: Address already in use")
+    assert "--port 0 for a free one" in said.err
