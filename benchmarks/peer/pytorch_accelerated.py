@@ -24,6 +24,4 @@ class OnProcessor(pytorch_accelerated.Trainer):
 def prepare(job: Job) -> Callable[[], object]:
     trainer = OnProcessor(job.model, cross_entropy, job.optimizer(), callbacks=())
     loading = {"sampler": job.order, "num_workers": job.work.workers, "pin_memory": False, "drop_last": False}
-    return lambda: trainer.train(
-        job.dataset(), num_epochs=1, per_device_batch_size=job.batch, train_dataloader_kwargs=loading
-    )
+    return lambda: trainer.train(job.dataset(), num_epochs=1, per_device_batch_size=job.batch, train_dataloader_kwargs=loading)

@@ -74,6 +74,7 @@ def build(job: Job, callbacks: Any = None, **other: Any) -> InOrder:
         callbacks=callbacks,
     )
     trainer.job = job
+    trainer.remove_callback(transformers.PrinterCallback)
     return trainer
 
 

@@ -7,6 +7,7 @@ same batches and must end with the same weights. The data can be learnt; a conte
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,7 +53,7 @@ class Marked(nn.Module):
 
 def mlp(*widths: int) -> nn.Module:
     layers: list[nn.Module] = []
-    for a, b in zip(widths, widths[1:], strict=False):
+    for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -118,7 +119,7 @@ class Work:
 
     def quick(self) -> "Work":
         """The same, small: to see that everything runs."""
-        samples = max(self.batch * self.pieces * 2, self.samples // 10)
+        samples = max(2, self.samples // 10 // self.batch) * self.batch  # whole batches: plain DDP cannot share out others
         if self.kind == "checkpoint":
             return replace(self, model=lambda: Marked(2048, 1), samples=self.samples // 10, start=self.start // 10)
         return replace(self, samples=samples, start=self.start // 10, turns=1)
@@ -130,7 +131,13 @@ WORKS: dict[str, Work] = {
     "cnn": Work("CNN on 1×28×28, batch 64", 1_920, 64, cnn, lambda n: classes(n, 1, 28, 28)),
     "transformer": Work("transformer, 4 micro-batches, by tokens", 256, 16, Tokens, sentences, kind="tokens", pieces=4),
     "workers": Work(
-        "200 µs of Python a sample, 2 workers", 3_200, 64, lambda: mlp(64, 32, 10), lambda n: classes(n, 64), workers=2, threads=(1,)
+        "200 µs of Python a sample, 2 workers",
+        3_200,
+        64,
+        lambda: mlp(64, 32, 10),
+        lambda n: classes(n, 64),
+        workers=2,
+        threads=(1,),
     ),
     "start": Work(
         *("a process: import, an epoch of 1,000", 1_000, 64, lambda: mlp(784, 128, 10), lambda n: classes(n, 784)),
