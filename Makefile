@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
 SEED ?= any
 MINUTES ?=
 
-.PHONY: setup demo test test-slow lint format bench clean
+.PHONY: setup demo test test-slow lint format bench bench-peers clean
 
 setup: $(READY)
 
@@ -48,5 +48,18 @@ bench: $(READY)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/serve.py
 
+# Instep beside other libraries, in an environment of its own: make bench-peers ARGS="--rounds 5 --write"
+PEERS := .venv-peers
+ARGS ?=
+
+bench-peers: $(PEERS)/.ready
+	$(PEERS)/bin/python -m benchmarks.peers $(ARGS)
+
+$(PEERS)/.ready: benchmarks/peers.lock pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement benchmarks/peers.lock
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,13 @@
+"""Instep's Trainer with what a run has by default: folder, history, progress, a checkpoint an epoch."""
+
+from collections.abc import Callable
+
+from benchmarks.peer.instep import build, new_folder
+from benchmarks.peer.work import Job
+
+CANNOT = {"resume": "as Instep", "checkpoint": "as Instep"}
+
+
+def prepare(job: Job) -> Callable[[], object]:
+    folder = new_folder(job) if job.rank == 0 else job.folder / "runs" / "run"
+    return build(job, folder=folder, progress=True).fit

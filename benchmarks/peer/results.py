@@ -1,0 +1,97 @@
+"""What was measured: medians, quartiles and ratios, and whether a contestant did the work at all."""
+
+import statistics
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+Measure = Literal["train_s", "processor_s", "construct_s"]
+TO_ROUNDING = 1e-4  # of the largest weight; AdamW blows rounding up where the true gradient is 0
+OWN_OPTIMIZER = 2e-2  # of the loss
+
+
+@dataclass
+class Entry:
+    """A contestant in a row of the table: seconds of each round, or why there are none."""
+
+    train_s: list[float] = field(default_factory=list)
+    processor_s: list[float] = field(default_factory=list)
+    construct_s: list[float] = field(default_factory=list)
+    loss: float | None = None
+    weights: str | None = None
+    reason: str | None = None  # why there is nothing to measure
+    failed: str | None = None
+
+    def add(self, answer: dict[str, Any]) -> None:
+        for name in ("train_s", "processor_s", "construct_s"):
+            getattr(self, name).append(answer[name])
+
+    def median(self, measure: Measure = "train_s") -> float:
+        return statistics.median(getattr(self, measure))
+
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.train_s) < 2:
+            return self.train_s[0], self.train_s[0]
+        low, _, high = statistics.quantiles(self.train_s, n=4, method="inclusive")
+        return low, high
+
+    def __bool__(self) -> bool:
+        return bool(self.train_s) and self.failed is None
+
+
+@dataclass
+class Results:
+    """All entries, by work, number of threads and contestant; and what they were measured on."""
+
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    rounds: int
+    entries: dict[str, dict[str, dict[str, Entry]]] = field(default_factory=dict)
+
+    def entry(self, work: str, threads: int, contestant: str) -> Entry:
+        return self.entries.setdefault(work, {}).setdefault(str(threads), {}).setdefault(contestant, Entry())
+
+    def speed(self, work: str, threads: int, of: str, against: str, measure: Measure = "train_s") -> float | None:
+        """How many times as fast one contestant is as another: the median over rounds, both sides from the same round."""
+        one, other = self.entry(work, threads, of), self.entry(work, threads, against)
+        if not one or not other:
+            return None
+        pairs = zip(getattr(other, measure), getattr(one, measure), strict=False)
+        return statistics.median(b / a for b, a in pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> "Results":
+        entries = {
+            work: {threads: {name: Entry(**one) for name, one in row.items()} for threads, row in rows.items()}
+            for work, rows in told["entries"].items()
+        }
+        return cls(told["machine"], told["versions"], told["rounds"], entries)
+
+
+def check_trained(entry: Entry, answer: dict[str, Any], weights: Path, plain: Path, plain_loss: float | None) -> None:
+    """Sets `failed` where the loss did not fall, or where the result is not that of the plain loop."""
+    before, after = answer["loss_before"], answer["loss_after"]
+    entry.loss = after
+    if not after < before:
+        entry.failed = f"did not train: the loss was {before:.4f} and is {after:.4f}"
+    elif weights.exists() and plain.exists():
+        entry.weights, entry.failed = compare(weights, plain, after, plain_loss)
+
+
+def compare(weights: Path, plain: Path, loss: float, plain_loss: float | None) -> tuple[str | None, str | None]:
+    """How near the weights are to those of the plain loop, and what is wrong where they are not."""
+    mine, theirs = np.load(weights), np.load(plain)
+    largest = float(np.abs(theirs).max())
+    apart = float(np.abs(mine - theirs).max()) / largest if mine.shape == theirs.shape else float("inf")
+    if apart == 0.0:
+        return "bitwise", None
+    if apart <= TO_ROUNDING:
+        return "to rounding", None
+    if plain_loss is not None and abs(loss - plain_loss) <= OWN_OPTIMIZER * plain_loss:
+        return f"apart by {apart:.1%} of the largest, the same loss", None
+    return None, f"another result: loss {loss:.4f}, the plain loop has {plain_loss}"

@@ -1,0 +1,171 @@
+"""The same work in Instep and in what people would use instead: loops by hand and ten libraries, side by side.
+
+Every contestant has a process of its own that stays alive. This one asks them for one measurement at a time, in a new random
+order in every round, so that a slow moment of the machine hits all alike; the first round warms up and is checked: whoever
+did not train, or does not end with the weights of the plain loop, has no number in the table.
+
+    python -m benchmarks.peers [--rounds 5] [--work mlp-64,cnn] [--library instep,skorch] [--quick] [--write]
+
+`make bench-peers ARGS="--rounds 5 --write"` makes the environment first, and writes docs/performance.md.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import instep
+from benchmarks.peer.contestants import CONTESTANTS
+from benchmarks.peer.page import show, write_page
+from benchmarks.peer.results import Results, check_trained
+from benchmarks.peer.team import Dead, Team, run_fresh
+from benchmarks.peer.work import WORKS
+
+JSON = Path(__file__).with_name("peers.json")
+
+
+def main() -> None:
+    options = parse()
+    if options.redraw:
+        write_page(Results.from_json(json.loads(JSON.read_text(encoding="utf-8"))))
+        return
+    results = Results(machine(), versions(options.library), 1 if options.quick else options.rounds)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        Controller(results, options, Path(folder)).run()
+    print(show(results))
+    if options.write:
+        JSON.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
+        write_page(results)
+    if failures := list(failed(results)):
+        sys.exit("\n".join(["", "failed:", *failures]))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Instep beside loops by hand and other libraries.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--work", type=names_of(WORKS), default=list(WORKS), help=", ".join(WORKS))
+    parser.add_argument("--library", type=names_of(CONTESTANTS), default=list(CONTESTANTS), help=", ".join(CONTESTANTS))
+    parser.add_argument("--quick", action="store_true", help="one round of small works: does everything run?")
+    parser.add_argument("--write", action="store_true", help="benchmarks/peers.json, docs/performance.md and .svg")
+    parser.add_argument("--redraw", action="store_true", help="the page anew from benchmarks/peers.json, without measuring")
+    parser.add_argument("--folder", type=Path, default=None, help="on the disk that is to hold the checkpoints")
+    options = parser.parse_args()
+    if options.write and (options.quick or set(options.work) != set(WORKS) or set(options.library) != set(CONTESTANTS)):
+        parser.error("--write needs all works and all libraries at full size; leave out --quick, --work and --library.")
+    return options
+
+
+def names_of(known: dict[str, Any]) -> Any:
+    """A type for argparse: names with commas between them, each of them known."""
+
+    def names(text: str) -> list[str]:
+        chosen = text.split(",")
+        if unknown := [name for name in chosen if name not in known]:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
+        return chosen
+
+    return names
+
+
+class Controller:
+    """Starts the processes, asks them in turn, and notes what they say."""
+
+    def __init__(self, results: Results, options: argparse.Namespace, folder: Path) -> None:
+        self._results, self._options, self._folder = results, options, folder
+        self._teams: dict[str, Team] = {}
+        self._shuffle = random.Random(0).shuffle
+        self._begun = time.perf_counter()
+
+    def run(self) -> None:
+        works = [name for name in WORKS if name in self._options.work]
+        for processes in (1, 2):
+            own = [name for name in works if WORKS[name].processes == processes]
+            try:
+                for name in own:
+                    self._row(name, processes)
+            finally:
+                for team in self._teams.values():
+                    team.stop()
+                self._teams.clear()
+
+    def _row(self, name: str, processes: int) -> None:
+        work = WORKS[name]
+        rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
+        for threads in work.threads:
+            contestants = list(self._options.library)
+            for done in range(rounds + 1):
+                if done:
+                    self._shuffle(contestants)
+                for contestant in contestants:
+                    if contestant not in self._teams and not work.fresh:
+                        self._start(contestant, processes)
+                    self._measure(name, threads, contestant, warming=done == 0)
+            self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
+
+    def _start(self, contestant: str, processes: int) -> None:
+        try:
+            self._teams[contestant] = Team(contestant, processes, self._folder)
+        except Dead as error:
+            self._say(f"{contestant} does not start: {error}")
+
+    def _measure(self, name: str, threads: int, contestant: str, warming: bool) -> None:
+        entry = self._results.entry(name, threads, contestant)
+        if entry.failed or entry.reason:
+            return
+        plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
+        compared = warming and WORKS[name].kind != "resume"  # there, each draws an order of its own
+        request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": str(own) if compared else None}
+        try:
+            if WORKS[name].fresh:
+                answer = run_fresh(contestant, self._folder, request)
+            elif contestant in self._teams:
+                answer = self._teams[contestant].ask(request)
+            else:
+                answer = {"failed": "did not start"}
+        except Dead as error:
+            self._teams.pop(contestant).stop() if contestant in self._teams else None
+            answer = {"failed": f"its process ended: {error}"}
+        entry.reason, entry.failed = answer.get("cannot"), answer.get("failed")
+        if entry.reason or entry.failed:
+            return
+        if warming:
+            check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
+        else:
+            entry.add(answer)
+
+    def _weights(self, name: str, threads: int, contestant: str) -> Path:
+        return self._folder / f"{name}-{threads}-{contestant}.npy"
+
+    def _say(self, text: str) -> None:
+        print(f"{time.perf_counter() - self._begun:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+
+def machine() -> dict[str, Any]:
+    return {"cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version()}
+
+
+def versions(contestants: list[str]) -> dict[str, str]:
+    packages = {"torch", "instep", *(CONTESTANTS[name].package for name in contestants)}
+    found = {package: importlib.metadata.version(package) for package in sorted(packages - {"instep"})}
+    return {"instep": instep.__version__, **found}
+
+
+def failed(results: Results) -> list[str]:
+    return [
+        f"  {work}, {threads} threads, {name}: {entry.failed}"
+        for work, rows in results.entries.items()
+        for threads, row in rows.items()
+        for name, entry in row.items()
+        if entry.failed
+    ]
+
+
+if __name__ == "__main__":
+    main()
