@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from instep import Trainer
 from instep.errors import DescriptionError
 from instep.run.argument_names import CALLED_HERE, METHODS, NOT_HERE
-from tests.tiny import mlp
+from tiny import mlp
 
 ELSEWHERE = """
 per_device_train_batch_size per_device_eval_batch_size train_batch_size eval_batch_size bs eval_steps eval_strategy
@@ -20,9 +20,9 @@ metric_for_best_model greater_is_better resume_from_checkpoint resume ckpt_path 
 dataloader_num_workers ema_decay use_ema enable_progress_bar disable_tqdm fast_dev_run limit_train_batches limit_val_batches
 logger loggers strategy report_to valid_data valid_dl train_dl valid_dataset val_dataset verbose class_weight class_weights
 sample_weight loss_func opt_func optim opt save_dir output_dir val_check_interval check_val_every_n_epoch metric args tokenizer
-model_init gradient_checkpointing gpus num_gpus num_nodes amp tensorboard wandb clip_grad_norm ema_model on_epoch_end optimizer_cls
-optimizer_params mode torch_compile ddp distributed cuda x y X data dataset dataloader loader label_smoothing
-""".split()
+model_init gradient_checkpointing gpus num_gpus num_nodes amp tensorboard wandb clip_grad_norm ema_model on_epoch_end
+optimizer_cls optimizer_params mode torch_compile ddp distributed cuda x y X data dataset dataloader loader label_smoothing
+"""
 
 
 def make(**arguments: Any) -> Trainer:
@@ -32,7 +32,7 @@ def make(**arguments: Any) -> Trainer:
     return Trainer(model, **{"optimizer": optimizer, "train": (x, y), "loss": cross_entropy, "progress": False, **arguments})
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", ELSEWHERE.split())
 def test_a_name_from_elsewhere_gets_the_one_here(name: str) -> None:
     with pytest.raises(DescriptionError, match=rf"Trainer has no argument {name}=; ") as caught:
         make(**{name: 1})
