@@ -15,7 +15,7 @@ from torch import nn
 from instep.data.loading.loader import WorkerCount
 from instep.distributed.shard import Shard
 from instep.doctor.watching import watching
-from instep.errors import DescriptionError, Interrupted
+from instep.errors import DescriptionError, Interrupted, die_if_uncaught
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.objective import LossFunction
 from instep.loop.out_of_memory import OnOutOfMemory
@@ -205,7 +205,7 @@ class Trainer:
             finally:
                 self.run.state.interrupt = None
         if interrupt.signal is not None:
-            raise Interrupted(interrupt.signal, self.step, self.folder)
+            raise die_if_uncaught(Interrupted(interrupt.signal, self.step, self.folder))
         return self.history
 
     def updates(self) -> Generator[Update]:
