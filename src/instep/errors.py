@@ -17,11 +17,17 @@ Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole
 Notice                      a warning: something the user should know once, nothing is wrong with the run
 """
 
+import atexit
+import contextlib
+import os
+import signal
 import sys
 import sysconfig
+import threading
 import warnings
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 
 _PACKAGE = Path(__file__).resolve().parent
 _RECIPES = _PACKAGE / "cli" / "recipes"  # trained like a user's file, so its lines are shown like theirs
@@ -96,7 +102,7 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, signal: int, step: int, folder: Path | None = None) -> None:
-        said = f"stopped by signal {signal} after {step:,} update{'' if step == 1 else 's'}"
+        said = f"stopped by {signal_name(signal)} after {step:,} update{'' if step == 1 else 's'}"
         super().__init__(
             f"{said}; without folder= nothing is kept, so a new start begins at the first update."
             if folder is None
@@ -104,6 +110,44 @@ class Interrupted(KeyboardInterrupt):
         )
         self.signal = signal
         self.step = step
+
+
+def signal_name(number: int) -> str:
+    """What people call a signal: "Ctrl-C", "SIGTERM"."""
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+
+def end_by_signal(number: int) -> None:
+    """Let the process die of this signal once it has cleaned up, as one does that did not handle it.
+
+    Then a shell ends the loop or script that started it, which an exit code of 130 does not tell it.
+    """
+
+    def die() -> None:
+        atexit.unregister(die)
+        atexit._run_exitfuncs()  # those of all others: this one runs first, and none comes after it
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if sys.platform != "win32":
+        atexit.register(die)
+
+
+def die_if_uncaught(stop: Interrupted) -> Interrupted:
+    """The same error; where nobody catches it, the process dies of its signal. Python does so for KeyboardInterrupt itself."""
+    shown = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        shown(kind, error, trace)
+        if error is stop and threading.current_thread() is threading.main_thread():
+            end_by_signal(stop.signal)
+
+    if not (hasattr(sys, "ps1") or sys.flags.interactive):  # where the process lives on after an error
+        sys.excepthook = show
+    return stop
 
 
 class Notice(UserWarning):

@@ -7,7 +7,7 @@ files. `run.assemble` puts the run together, `run.session` resumes, counts, eval
 import contextlib
 from collections.abc import Callable, Collection, Generator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from torch import nn
 from instep.data.loading.loader import WorkerCount
 from instep.distributed.shard import Shard
 from instep.doctor.watching import watching
-from instep.errors import DescriptionError, Interrupted
+from instep.errors import DescriptionError, Interrupted, die_if_uncaught
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.objective import LossFunction
 from instep.loop.out_of_memory import OnOutOfMemory
@@ -28,9 +28,10 @@ from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.report.progress import progress as show_progress
+from instep.run.argument_names import explain_missing, refuse_unknown, without_arguments
 from instep.run.assemble import assemble
 from instep.run.history import History
-from instep.run.options import Options, refuse_unknown
+from instep.run.options import NAMES, Options
 from instep.schedules import OneCycle
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
 from instep.tuning.cycles import CycleOptions, Cycles
@@ -172,7 +173,7 @@ class Trainer:
         doctor: bool = False,
         **unknown: Any,
     ) -> None:
-        refuse_unknown(unknown)
+        refuse_unknown(unknown, NAMES)
         self.run = assemble(Options(
             model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, test=test, epochs=epochs,
             max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size,
@@ -188,6 +189,7 @@ class Trainer:
 
     # --- The loop
 
+    @without_arguments(NAMES)
     def fit(self) -> History:
         """Train to the end, from where the run in the folder stopped; a finished run is not trained again.
 
@@ -203,7 +205,7 @@ class Trainer:
             finally:
                 self.run.state.interrupt = None
         if interrupt.signal is not None:
-            raise Interrupted(interrupt.signal, self.step, self.folder)
+            raise die_if_uncaught(Interrupted(interrupt.signal, self.step, self.folder))
         return self.history
 
     def updates(self) -> Generator[Update]:
@@ -284,6 +286,11 @@ class Trainer:
 
     def __repr__(self) -> str:
         return render(self.plan())
+
+    if not TYPE_CHECKING:  # with it, a type checker would take every name for one that is there
+
+        def __getattr__(self, name: str) -> Never:
+            raise AttributeError(explain_missing(name, type(self)))
 
     # --- Trying out
 

@@ -30,8 +30,8 @@ def raising(error: BaseException) -> int:
         (NonFiniteLoss("step 3: nan."), 1, "instep: step 3: nan."),
         (InstepError("other."), 1, "instep: other."),
         (KeyboardInterrupt(), 130, "instep: interrupted"),
-        (Interrupted(signal.SIGINT, 1), 130, f"instep: stopped by signal 2 after 1 update; {NOTHING_KEPT}"),
-        (Interrupted(signal.SIGTERM, 7, Path("runs/a")), 143, f"instep: stopped by signal 15 after 7 updates, {KEPT}"),
+        (Interrupted(signal.SIGINT, 1), 130, f"instep: stopped by Ctrl-C after 1 update; {NOTHING_KEPT}"),
+        (Interrupted(signal.SIGTERM, 7, Path("runs/a")), 143, f"instep: stopped by SIGTERM after 7 updates, {KEPT}"),
         (SystemExit("out of data"), 1, "instep: out of data"),
     ],
 )

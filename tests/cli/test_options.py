@@ -69,6 +69,9 @@ def test_help_shows_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "words"),
     [
         (["--lrr", "3"], r"^instep train my.py has no option --lrr; did you mean --lr\? See instep train my.py --help.$"),
+        (["--learning-rate", "3"], r"^instep train my.py has no option --learning-rate; did you mean --lr\?"),
+        (["--output-dir", "x"], r"^instep train my.py has no option --output-dir; did you mean --folder\?"),
+        (["--max-epochs", "3"], r"^instep train my.py has no option --max-epochs; see instep train my.py --help.$"),
         (["--jsn"], r"^instep train my.py has no option --jsn; did you mean --json\?"),
         (["--qqqq=3"], r"^instep train my.py has no option --qqqq; see instep train my.py --help.$"),
         (["extra"], r"^instep train my.py does not know what to do with 'extra'; see instep train my.py --help.$"),

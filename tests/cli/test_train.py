@@ -350,9 +350,7 @@ def test_a_starter_trains_and_a_signal_stops_it(folder: Path) -> None:
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=300)
     assert running.returncode == 143
-    assert re.search(
-        r"instep: stopped by signal 15 after \d+ updates, all of them kept in runs/train: start it again, .*\n$", err
-    )
+    assert re.search(r"instep: stopped by SIGTERM after \d+ updates, all of them kept in runs/train: start it again, .*\n$", err)
     assert state("runs/train") == "interrupted"
 
 

@@ -117,7 +117,7 @@ def test_a_choice_carries_its_reason() -> None:
         "num_workers=0: a batch takes 1 ms to load and 100 ms to compute with, so loading costs next to nothing"
     )
     assert choose(0.01, 0.01, cores=1).workers == 0
-    assert choose(0.01, 0.02, cores=8) == (
+    assert choose(0.01, 0.02, cores=8)[:2] == (
         1,
         "a batch takes 10 ms to load and 20 ms to compute with; 1 load as fast as it is computed",
     )
@@ -153,10 +153,18 @@ def test_an_epoch_too_short_to_measure_is_measured_again() -> None:
     assert made.choice is None
 
 
+def test_no_more_workers_than_batches_are_started() -> None:
+    said: list[str] = []
+    made = loader(as_source(Squares(8), "train"), workers=500, say=said.append)
+    assert len(read(made, range(2))) == 4
+    assert said == ["num_workers=2: 500 were asked for, and an epoch of train has 2 batches"]
+    made.close()
+
+
 def test_what_needs_no_measuring() -> None:
-    assert loader(as_source(Y, "train"), workers="auto").choice == (0, "the data is in memory")
-    assert loader(as_source(Y, "train"), workers=4).choice == (0, "the data is in memory")
-    assert loader(as_source(Squares(), "train"), workers=4).choice == (4, "asked for")
+    assert loader(as_source(Y, "train"), workers="auto").choice == (0, "the data is in memory", False)
+    assert loader(as_source(Y, "train"), workers=4).choice == (0, "the data is in memory", False)
+    assert loader(as_source(Squares(), "train"), workers=3).choice == (3, "asked for", False)
 
 
 def test_a_choice_is_said_as_a_notice_where_nobody_listens() -> None:

@@ -184,7 +184,7 @@ def test_many_go_on_with_a_run_of_one_process(size: int, world: Worlds, alone: A
 @sizes("stopped")
 def test_a_signal_to_one_stops_all_after_the_same_update(size: int, world: Worlds) -> None:
     for seen in world(size)["stopped"]:
-        assert seen["said"].startswith("Interrupted: stopped by signal 15 after 4 updates")
+        assert seen["said"].startswith("Interrupted: stopped by SIGTERM after 4 updates")
         assert seen["step"] == 4
         assert seen["signal"]
 

@@ -36,6 +36,12 @@ def test_the_mean_is_over_samples_not_over_batches() -> None:
     assert measured("accuracy", batches[0]) == {"accuracy": 1}
 
 
+@pytest.mark.parametrize(("name", "meant"), [("acc", "accuracy"), ("roc_auc_score", "auroc"), ("f1_score", "f1")])
+def test_a_name_from_elsewhere_gets_the_one_here(name: str, meant: str) -> None:
+    with pytest.raises(DescriptionError, match=rf"metric '{name}' is not known; did you mean '{meant}'\?"):
+        as_metrics(name)
+
+
 def test_ways_to_say_a_metric() -> None:
     assert list(as_metrics(None)) == []
     assert list(as_metrics(accuracy)) == ["accuracy"]

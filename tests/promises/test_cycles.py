@@ -88,7 +88,7 @@ def test_stopped_within_a_range_test_it_is_made_again(tmp_path: Path, number: in
     whole = trainer(tmp_path / "whole", checkpoint_every=None)
     expected = fitted(whole)
     run = trainer(tmp_path / "stopped", checkpoint_every=None)
-    with pytest.raises(Interrupted, match=f"stopped by signal 2 after {number * LENGTH} updates"):
+    with pytest.raises(Interrupted, match=f"stopped by Ctrl-C after {number * LENGTH} updates"):
         interrupted_in_the_range_test(run, 12, number)
     assert json.loads((tmp_path / "stopped" / "run.json").read_text())["status"]["state"] == "interrupted"
     assert run.step == number * LENGTH

@@ -40,13 +40,13 @@ def stopped(folder: Path | None, *, after: int) -> str:
 
 def test_a_run_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     assert stopped(tmp_path / "run", after=3) == (
-        f"stopped by signal 2 after 3 updates, all of them kept in {tmp_path / 'run'}: start it again, and it goes on from there."
+        f"stopped by Ctrl-C after 3 updates, all of them kept in {tmp_path / 'run'}: start it again, and it goes on from there."
     )
 
 
 def test_without_a_folder_nothing_was_kept() -> None:
     assert stopped(None, after=1) == (
-        "stopped by signal 2 after 1 update; without folder= nothing is kept, so a new start begins at the first update."
+        "stopped by Ctrl-C after 1 update; without folder= nothing is kept, so a new start begins at the first update."
     )
 
 

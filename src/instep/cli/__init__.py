@@ -2,10 +2,13 @@
 
 import difflib
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from instep.cli import border
+from instep.errors import end_by_signal
 
 # A command is a module of this folder with `run(arguments) -> exit code`; find-lr would be find_lr.py.
 COMMANDS = {
@@ -41,6 +44,7 @@ usage: instep COMMAND [options…]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code: 0, 1 for a failed run, 2 for wrong use, 128 + the signal that stopped it."""
+    is_process = arguments is None and "TORCHELASTIC_RUN_ID" not in os.environ  # torchrun's own are told apart by their codes
     arguments = sys.argv[1:] if arguments is None else arguments
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
@@ -51,7 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"instep {__version__}")
         return 0
-    return border.run_guarded(lambda: _command(name, rest))
+    code = border.run_guarded(lambda: _command(name, rest))
+    if is_process and code == border.SIGNALLED + signal.SIGINT:
+        end_by_signal(signal.SIGINT)
+    return code
 
 
 def _command(name: str, arguments: Sequence[str]) -> int:

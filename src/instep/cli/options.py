@@ -158,9 +158,18 @@ def _unknown(unknown: Sequence[str], prog: str, names: Sequence[str]) -> str:
     if not first.startswith("-"):
         return f"{prog} does not know what to do with {first!r}; see {prog} --help."
     options = ["--" + name.replace("_", "-") for name in names]
-    close = difflib.get_close_matches(first.replace("_", "-"), options, n=1)
+    meant = _called_here(first.removeprefix("--").replace("-", "_"))
+    close = [f"--{meant.replace('_', '-')}"] if meant in names else []
+    close = close or difflib.get_close_matches(first.replace("_", "-"), options, n=1)
     hint = f"did you mean {close[0]}? See" if close else "see"
     return f"{prog} has no option {first}; {hint} {prog} --help."
+
+
+def _called_here(name: str) -> str:
+    """What an argument of another library is called here, by the start of the advice about it: `epochs=`."""
+    from instep.run.argument_names import CALLED_HERE
+
+    return "lr" if name == "learning_rate" else CALLED_HERE.get(name, "").partition("=")[0]
 
 
 def _in_one_line(box: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from instep.distributed.interrupt import Interrupt
-from instep.errors import Interrupted
+from instep.errors import Interrupted, die_if_uncaught
 from instep.loop.monitor import Monitor
 
 
@@ -81,4 +81,4 @@ class RunState:
     def check_interrupt(self) -> None:
         """Raises where a signal has asked the run to stop; for long work between two updates."""
         if self.interrupt is not None and self.interrupt.signal is not None:
-            raise Interrupted(self.interrupt.signal, self.step, self.folder)
+            raise die_if_uncaught(Interrupted(self.interrupt.signal, self.step, self.folder))

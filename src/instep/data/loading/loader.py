@@ -17,7 +17,7 @@ from instep.data.batching import Batching
 from instep.data.device import is_out_of_memory, said
 from instep.data.loading.failure import failed
 from instep.data.loading.streaming import Streaming
-from instep.data.loading.worker_count import Choice, Stopwatch
+from instep.data.loading.worker_count import Choice, Stopwatch, at_most
 from instep.data.loading.workers import Workers
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import InOrder, Shuffled
@@ -112,6 +112,7 @@ class Loader:
             self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last, share=share)
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
             self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
+            self.choice = self.choice and at_most(self.choice, self.batches_per_epoch, source.name)
 
     def lengthen(self, epochs: int) -> None:
         """The run may have so many epochs, more than was said when this was made."""
@@ -196,6 +197,8 @@ class Loader:
     def _from_workers(self, count: int, epoch: int, start: int) -> Iterator[Batch]:
         if self._workers is None:
             assert not isinstance(self._source, Stream)
+            if self._say is not None and self.choice is not None and self.choice.is_fewer:
+                self._say(str(self.choice))
             self._workers = Workers(
                 self._source,
                 self._batching,

@@ -4,6 +4,7 @@ Each worker writes down which sample it is at, in memory that outlives it. Torch
 thread happens to be, in the middle of an update or of writing a checkpoint; here it is kept for those who ask for its batch.
 """
 
+import atexit
 import multiprocessing
 import os
 import re
@@ -37,6 +38,7 @@ class Pool:
         self._settings = settings
         self._count = count
         self._board = torch.full((count, 2), -1, dtype=torch.int64).share_memory_()  # a row: process id, index of the sample
+        self._closing = torch.zeros(1, dtype=torch.int64).share_memory_()  # 1 where a worker that is told to end has to
         self._forks = _start_method(settings.context) == "fork"
         self._processes: set[int | None] = set()
         self._is_waiting = False
@@ -47,6 +49,7 @@ class Pool:
     def loader(self, dataset: Any, **options: Any) -> "DataLoader[Any]":
         """Torch's loader for these workers, not yet begun: they give what `dataset` gives, as it is."""
         self._board.fill_(-1)
+        self._closing.zero_()
         self._death = None
         with _quiet():
             return DataLoader(
@@ -57,7 +60,7 @@ class Pool:
                 prefetch_factor=self._settings.prefetch,
                 timeout=self._settings.timeout_s or PATIENCE_S,
                 multiprocessing_context=self._settings.context,
-                worker_init_fn=_WorkerInit(self._source, self._board, self._settings.init),
+                worker_init_fn=_WorkerInit(self._source, self._board, self._closing, self._settings.init),
                 generator=torch.Generator(),  # else torch would draw from the run's own
                 **options,
             )
@@ -76,9 +79,14 @@ class Pool:
                 "of a module, not inside a function, or use num_workers=0."
             ) from error
         self._processes = {process.pid for process in multiprocessing.active_children()} - others
+        _STARTED.update(self._processes)
         _WATCHED.add(self)
         _install_death_handler()
         return iterator
+
+    def close(self) -> None:
+        """The workers may be ended now."""
+        self._closing.fill_(1)
 
     def next_batch(self, iterator: Iterator[Any], wanted: Sequence[int] | Indices = ()) -> Any:
         """The next batch, that of the samples `wanted` where they are known; StopIteration where there is none."""
@@ -145,16 +153,36 @@ class Pool:
 class _WorkerInit:
     """What a worker does first."""
 
-    def __init__(self, source: Source | Stream, board: Tensor, init: Callable[[int], object] | None) -> None:
-        self._source, self._board, self._init = source, board, init
+    def __init__(self, source: Source | Stream, board: Tensor, closing: Tensor, init: Callable[[int], object] | None) -> None:
+        self._source, self._board, self._closing, self._init = source, board, closing, init
+        self._run_handles_sigterm = callable(signal.getsignal(signal.SIGTERM))
 
     def __call__(self, number: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the run ends its workers itself
+        # Ctrl-C reaches every process, SIGTERM of a scheduler too; the run stops after an update and ends its workers itself.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._run_handles_sigterm:
+            signal.signal(signal.SIGTERM, self._end_with_the_run)
         row = self._board[number].numpy()
         row[0] = os.getpid()
         self._source.report_to(row[1:])
         if self._init is not None:
             self._init(number)
+
+    def _end_with_the_run(self, number: int, frame: Any) -> None:
+        run = multiprocessing.parent_process()
+        if self._closing.item() or run is None or not run.is_alive():
+            os._exit(0)
+
+
+_STARTED: set[int | None] = set()  # processes of all pools
+
+
+@atexit.register
+def _kill_those_left() -> None:
+    """A worker that hangs in a library does not hear that it is to end, and Python would wait for it."""
+    for process in multiprocessing.active_children():
+        if process.pid in _STARTED:
+            process.kill()
 
 
 # Signals come to the process, so who listens to them is the process's too.

@@ -19,6 +19,7 @@ class Choice(NamedTuple):
 
     workers: int
     reason: str
+    is_fewer: bool = False  # than were asked for
 
     def __str__(self) -> str:
         return f"num_workers={self.workers}: {self.reason}"
@@ -76,6 +77,14 @@ def choose(loading_s: float, computing_s: float, *, cores: int) -> Choice:
     if wanted <= most:
         return Choice(wanted, f"{said}; {wanted} load as fast as it is computed")
     return Choice(most, f"{said}, which would take more than the {cores} cores there are")
+
+
+def at_most(choice: Choice, batches: int, name: str) -> Choice:
+    """No more workers than an epoch has batches: each of the others would be started for nothing."""
+    if choice.workers <= batches:
+        return choice
+    said = f"{choice.workers} were asked for, and an epoch of {name} has {batches} batch{'' if batches == 1 else 'es'}"
+    return Choice(batches, said, is_fewer=True)
 
 
 def available_cores() -> int:

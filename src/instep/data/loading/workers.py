@@ -50,6 +50,7 @@ class Workers:
 
     def close(self) -> None:
         """End the processes; the next batch that is asked for starts new ones."""
+        self._pool.close()
         self._iterator = None
         self._loader = None
 
@@ -93,14 +94,17 @@ class StreamWorker:
     def read(self, span: Span) -> Iterator[Read]:
         """The batches of a span, by a process of their own."""
         iterator = self._pool.start(self._pool.loader(_StreamReader(self._stream, span), pin_memory=self._pin_memory))
-        while True:
-            try:
-                read = self._pool.next_batch(iterator)
-            except StopIteration:
-                return
-            if isinstance(read, WorkerFailure):
-                raise unpack_error(read)
-            yield read._replace(data=incoming(read.data))
+        try:
+            while True:
+                try:
+                    read = self._pool.next_batch(iterator)
+                except StopIteration:
+                    return
+                if isinstance(read, WorkerFailure):
+                    raise unpack_error(read)
+                yield read._replace(data=incoming(read.data))
+        finally:
+            self._pool.close()
 
 
 class _Asked:

@@ -21,6 +21,7 @@ AVERAGES = ("macro", "micro", "weighted")
 ERRORS = ("mae", "mse", "rmse")
 RANKINGS = ("auroc", "average_precision")
 NAMES = ("accuracy", "top5", *CLASS_METRICS, *RANKINGS, *ERRORS, "r2", "perplexity", "confusion_matrix")
+_ELSEWHERE = {"acc": "accuracy", "auc": "auroc", "ap": "average_precision", "jaccard": "iou", "ppl": "perplexity"}
 _TOP = re.compile(r"top_?(\d+)")
 
 
@@ -113,7 +114,8 @@ def _taken_apart(name: str) -> tuple[str, str]:
 
 def _unknown(name: str) -> str:
     what, _ = _taken_apart(name.lower())
-    near = difflib.get_close_matches(what, NAMES, n=1)
+    what = what.removeprefix("roc_").removesuffix("_score")
+    near = [_ELSEWHERE[what]] if what in _ELSEWHERE else difflib.get_close_matches(what, NAMES, n=1)
     meant = f"did you mean {near[0]!r}? Known" if near else "known"
     return (
         f"metric {name!r} is not known; {meant} are: {', '.join(NAMES)}; {', '.join(CLASS_METRICS)} also with _macro, _micro, "
