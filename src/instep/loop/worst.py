@@ -10,7 +10,6 @@ from torch import nn
 
 from instep import keys
 from instep.data.loading.loader import Loader
-from instep.data.pieces import piece
 from instep.loop.accumulation import scalar
 from instep.loop.evaluate import checked_loss, evaluating
 from instep.loop.objective import Objective
@@ -38,9 +37,10 @@ def _each(
     model: nn.Module, loader: Loader, objective: Objective, *, seed: int, device: torch.device, called: nn.Module
 ) -> Iterator[SampleLoss]:
     for batch in loader.batches(epoch=0):
+        loader.layout.require(batch.data, batch.samples, loader.name)
         for place, index in enumerate(batch.indices.tolist()):
-            data = piece(batch.data, place, place + 1)
+            data = loader.layout.piece(batch.data, place, place + 1)
             keys.seed_all(keys.for_evaluation(seed, index), device)
-            loss = checked_loss(objective, model, called, data, loader, index)
+            loss = checked_loss(objective, model, called, data, loader, index, 1)
             origin = int(loader.origin(torch.tensor([index]))[0])
             yield SampleLoss(loader.name, origin, float(scalar(loss.value)), data, loss.output, loss.target)
