@@ -21,6 +21,8 @@ from instep.data.loading import loader as loading
 from instep.errors import DescriptionError, OutOfMemory
 from tiny import CLASSES, FEATURES, TASKS, Task
 
+pytestmark = pytest.mark.filterwarnings("ignore:Tight.sizes grew while the model was looked at")
+
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB."
 
 

@@ -56,7 +56,7 @@ class LeftAsFound:
 
 def _lengths(parts: Iterable[Any]) -> dict[str, int]:
     """Of the lists and sets that these hold by name: what somebody collects looks like that."""
-    found = {}
+    found: dict[str, int] = {}
     for part in parts:
         owner = "" if isinstance(part, Names) else f"{type(part).__name__}."
         held = part if isinstance(part, Names) else Names(vars(part))
