@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from instep import Trainer
 from instep.data import source
 from instep.data.feed import Feed
-from instep.errors import DataError, DescriptionError, Notice
+from instep.errors import DataError, DescriptionError, Notice, ObjectiveError
 
 pandas = pytest.importorskip("pandas")
 
@@ -244,3 +244,63 @@ def test_an_objective_gets_the_batches_as_they_are() -> None:
 
     make((NUMBERS, frame()["y"].to_numpy()), loss=None, objective=objective).fit()
     assert seen == {torch.float64}
+
+
+# --- A frame and its target beside it
+
+
+def test_a_frame_and_a_series_are_a_frame_with_a_target() -> None:
+    whole = frame()
+    expected = make(source(whole, target="y"), source(whole, target="y"))
+    pair = make((whole[["a", "b", "c"]], whole["y"]), (whole[["c", "b", "a"]], whole["y"]))
+    assert pair.fit().last["valid/loss"] == expected.fit().last["valid/loss"]
+    new = whole[["c", "a", "b"]]
+    assert torch.equal(pair.predict(new), expected.predict(new))
+    assert torch.equal(pair.predict((new, whole["y"])), expected.predict(new))
+    assert pair.evaluate((new, whole["y"]))["data/loss"] == expected.evaluate(whole)["data/loss"]
+    assert pair.evaluate((new, whole["y"].to_numpy()))["data/loss"] == expected.evaluate(whole)["data/loss"]
+    assert pair.evaluate(whole)["data/loss"] == expected.evaluate(whole)["data/loss"]
+
+
+def test_a_target_of_one_column_is_a_frame_of_one_column() -> None:
+    whole = frame()
+    trainer = make((whole[["a", "b", "c"]], whole[["y"]]), loss=F.mse_loss)
+    trainer.fit()
+    assert make(source(whole, target=["y"]), loss=F.mse_loss).fit().last["loss"] == trainer.history.last["loss"]
+
+
+def test_what_stands_beside_a_frame_has_to_fit() -> None:
+    whole = frame()
+    with pytest.raises(DescriptionError, match=r"train is a frame of 24 rows and a target of 23"):
+        make((whole[["a", "b", "c"]], whole["y"][1:]))
+    with pytest.raises(DescriptionError, match=r"valid is a frame, and the training data is none"):
+        make((torch.zeros(4, 3), torch.zeros(4)), (whole[["a", "b", "c"]], whole["y"]))
+
+
+def test_a_series_beside_an_array_is_a_column() -> None:
+    whole = frame(kind=pandas.Categorical(["u", "v"] * 12))
+    x = whole[["a", "b", "c"]].to_numpy()
+    assert make((x, whole["y"])).fit().last["loss"] == make((x, whole["y"].to_numpy())).fit().last["loss"]
+    y = Feed((x, whole["kind"]), seed=0).train.fetch(torch.arange(3), None)[1]  # type: ignore[arg-type]
+    assert y.tolist() == [0, 1, 0]
+    with pytest.raises(DescriptionError, match=r"target 'w' of train holds .*, no numbers; for classes make it categorical"):
+        make((x, pandas.Series(["u"] * 24, name="w")))
+
+
+def test_lists_of_numbers_are_columns() -> None:
+    x, y = torch.randn(24, 3), torch.randn(24)
+    listed = make((x.tolist(), y.tolist())).fit().last["loss"]
+    assert listed == make((x, y)).fit().last["loss"]
+
+
+@pytest.mark.parametrize("share", [0, 10, 20, 1.5, 0.0])
+def test_a_number_that_is_no_share_is_named(share: float) -> None:
+    with pytest.raises(DescriptionError, match=rf"valid={share} .*(a share|between 0 and 1)"):
+        make(source(frame(), target="y"), share)
+
+
+def test_advice_about_the_form_of_a_target_is_for_frames_too() -> None:
+    with pytest.raises(ObjectiveError, match=r'with a frame target=\["…"\]'):
+        make(source(frame(), target="y"), loss=F.mse_loss).fit()
+    with pytest.raises(ObjectiveError, match=r'with a frame frame\["…"\]\.astype\("int64"\)'):
+        make(source(frame(k=np.zeros(24)).drop(columns="c"), target="k"), loss=F.cross_entropy).fit()

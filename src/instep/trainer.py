@@ -262,7 +262,7 @@ class Trainer:
     def predict(self, data: Any, *, weights: Weights | None = None) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.
 
-        Of a run with `ema=` the weights are those that the monitored value judges: the averaged ones with
+        Of a run with `ema=` the weights are those that `monitor=` names: the averaged ones with
         `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it. Of several processes rank 0 gets
         the outputs, the others None.
         """
@@ -275,7 +275,7 @@ class Trainer:
     def load(self, which: Literal["best", "latest"] | int, *, weights: Weights | None = None) -> None:
         """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
 
-        Of a run with `ema=` the model gets those that the monitored value judges, as in `predict`, and `trainer.ema` the
+        Of a run with `ema=` the model gets those that `monitor=` names, as in `predict`, and `trainer.ema` the
         averaged ones of that step; `restore_best=True` does the same at the end.
         """
         self.run.load(which, weights)

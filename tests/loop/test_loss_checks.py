@@ -48,7 +48,7 @@ def test_outputs_and_targets_that_would_be_compared_each_with_each(loss: Any) ->
     text = said(loss, X[:, 0], outputs=1)
     assert "an output of shape (16, 1) and a target of shape (16,) would be spread to (16, 16)" in text
     assert "every output compared with every target" in text
-    assert "use y.unsqueeze(1), or end the model with nn.Flatten(0)" in text
+    assert 'use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0)' in text
 
 
 @pytest.mark.parametrize("loss", [*SPREADING, F.soft_margin_loss, nn.SoftMarginLoss()])
@@ -92,7 +92,7 @@ def test_validation_data_is_refused_like_training_data() -> None:
 
 
 def test_labels_that_are_floats() -> None:
-    assert "cross_entropy takes labels as int64, and the target is torch.float32; use y.long()." in said(
+    assert "cross_entropy takes labels as int64, and the target is torch.float32; use y.long()" in said(
         F.cross_entropy, Y.float()
     )
     text = said(nn.CrossEntropyLoss(), X[:, 0])
@@ -102,7 +102,7 @@ def test_labels_that_are_floats() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.bool])
 def test_labels_of_another_whole_type(dtype: torch.dtype) -> None:
-    assert f"takes labels as int64, and the target is {dtype}; use y.long()." in said(F.cross_entropy, Y.to(dtype))
+    assert f"takes labels as int64, and the target is {dtype}; use y.long()" in said(F.cross_entropy, Y.to(dtype))
 
 
 def test_labels_in_a_column() -> None:

@@ -60,7 +60,7 @@ def load_model(
     prefixes `module.` and `_orig_mod.`. What does not fit is an error with a table, and the model stays as it was; with
     `strict=False` what fits is loaded and the difference is returned. Of several models those that are named are loaded.
 
-    Of a run with `ema=` the weights are those that its monitored value judges: the averaged ones with
+    Of a run with `ema=` the weights are those that its `monitor=` names: the averaged ones with
     `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it.
     """
     models = as_models(model)

@@ -30,7 +30,7 @@ Which = Annotated[
 ]
 Weights = Annotated[
     Literal["model", "ema"] | None,
-    tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: those that the monitored value judges)"),
+    tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: those that monitor= names, else the model's own)"),
 ]
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE.py[:build]", help_behavior_hint="(default: the one that was trained)")]
 

@@ -116,7 +116,8 @@ def _label_types(name: str, target: Tensor) -> str | None:
             f"{name} takes labels, whole numbers, and the target holds {value:.4g} ({target.dtype}); for a regression use "
             "mse_loss, with a model of one output a sample."
         )
-    return f"{name} takes labels as int64, and the target is {target.dtype}; use y.long()."
+    frame = 'with a frame frame["…"].astype("int64")'
+    return f"{name} takes labels as int64, and the target is {target.dtype}; use y.long(), {frame}."
 
 
 def _label_range(name: str, output: Tensor, target: Tensor, ignore_index: int | None) -> ObjectiveError | None:
@@ -175,7 +176,7 @@ def same_shape(output: Tensor, target: Tensor) -> str:
     """What to type, where (n, 1) meets (n,)."""
     if output.numel() == target.numel() == len(output) == len(target):
         if output.ndim == 2 and target.ndim == 1:
-            return "use y.unsqueeze(1), or end the model with nn.Flatten(0)"
+            return 'use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0)'
         if output.ndim == 1 and target.ndim == 2:
             return "use y.squeeze(1), or end the model without a squeeze"
     return "they must be the same"

@@ -6,7 +6,7 @@ training data was a frame.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -79,6 +79,59 @@ def is_wide(frame: Any, layout: FrameLayout) -> bool:
     """Whether a column that is read holds float64."""
     labels = _labels(frame, "")
     return any(column in labels and _dtype(frame[labels[column]]) == "float64" for column in (*layout.names, *layout.targets))
+
+
+# --- A frame of inputs with its target beside it
+
+
+class Whole(NamedTuple):
+    """A frame that has its target in it."""
+
+    frame: Any
+    target: str | list[str]
+
+
+def beside_frame(data: Any, layout: FrameLayout | None, name: str) -> Whole | None:
+    """`(frame, target)` as one frame, row by row; None for anything else. `layout` is that of the training data."""
+    if not (type(data) is tuple and len(data) == 2 and is_frame(data[0])):
+        return None
+    frame, target = data
+    rows = len(target) if hasattr(target, "__len__") else 0
+    if rows != len(frame):
+        raise DescriptionError(f"{name} is a frame of {len(frame):,} rows and a target of {rows:,}; give each row its own.")
+    if layout is not None:
+        named: str | list[str] = layout.target if isinstance(layout.target, str) else list(layout.target)
+    elif is_frame(target):
+        named = [str(label) for label in target.columns]
+    else:
+        label = getattr(target, "name", None)
+        named = "target" if label is None or label in frame.columns else str(label)
+    if isinstance(named, str):
+        columns = {named: target.iloc[:, 0] if is_frame(target) else target}
+    else:
+        columns = {label: target.iloc[:, place] if is_frame(target) else target for place, label in enumerate(named)}
+    # Their arrays: a Series itself would be aligned by its index.
+    columns = {label: getattr(column, "array", column) for label, column in columns.items()}
+    return Whole(frame.drop(columns=[label for label in columns if label in frame.columns]).assign(**columns), named)
+
+
+def as_target(series: Any, name: str) -> Tensor:
+    """A column of a frame that stands alone, as a target."""
+    label = str(getattr(series, "name", None) or "target")
+    classes = {label: tuple(series.cat.categories)} if _is_categorical(series) else {}
+    return _target(series, label, FrameLayout((), label, classes), name)
+
+
+def is_frame(data: Any) -> bool:
+    return _is_of_pandas(data) and hasattr(data, "columns") and hasattr(data, "iloc")
+
+
+def is_series(data: Any) -> bool:
+    return _is_of_pandas(data) and hasattr(data, "iloc") and not hasattr(data, "columns")
+
+
+def _is_of_pandas(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] == "pandas"
 
 
 def _labels(frame: Any, name: str) -> dict[str, Any]:

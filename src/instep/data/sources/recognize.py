@@ -22,7 +22,16 @@ from instep.data.position import Source as Source
 from instep.data.sources.columns import Columns, Rows, chained
 from instep.data.sources.dataloader import dataloader_parts
 from instep.data.sources.files import from_file
-from instep.data.sources.frame import FrameLayout, columns_of, is_wide, layout_of
+from instep.data.sources.frame import (
+    FrameLayout,
+    as_target,
+    beside_frame,
+    columns_of,
+    is_frame,
+    is_series,
+    is_wide,
+    layout_of,
+)
 from instep.data.sources.samples import Samples
 from instep.data.sources.stream import Called, Stream
 from instep.data.sources.target import Targeted
@@ -105,6 +114,10 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         )
     if _is_iterable_only(data):
         return _stream(data, name, reading)
+    if isinstance(data, int | float) and name == "valid":
+        raise DescriptionError(
+            f"valid={data!r} is no data; pass data, or a share of the training data between 0 and 1, like 0.1."
+        )
     if not _is_map_style(data):
         raise DescriptionError(
             f"{name} is of type {type(data).__name__}; pass tensors, arrays, a tuple or mapping of them, a Dataset with "
@@ -119,7 +132,7 @@ def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
     """What is in columns: tensors, arrays and files, in any structure."""
     if _is(data, TensorDataset):
         return Columns(data.tensors, name, dtype=reading.dtype)
-    if _is_frame(data) or (reading.layout is not None and isinstance(data, Mapping) and data):
+    if is_frame(data) or (reading.layout is not None and isinstance(data, Mapping) and data):
         return _table(data, name, reading)
     if isinstance(data, str | Path) and (isinstance(data, Path) or _looks_like_a_file(data)):
         return Columns(from_file(Path(data), name), name, dtype=reading.dtype)
@@ -127,8 +140,12 @@ def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
         if data.ndim == 0:
             raise DescriptionError(f"{name} is a single number; pass a tensor with one entry a sample.")
         return Columns(data, name, dtype=reading.dtype)
+    if (whole := beside_frame(data, reading.layout, name)) is not None:
+        if reading.layout is None and reading.target_is_inherited:
+            raise DescriptionError(_no_names(name))
+        return _table(whole.frame, name, replace(reading, target=whole.target))
     if isinstance(data, Mapping | tuple) or is_record(data):
-        opened = _opened(data, name)
+        opened = _opened(data, name, as_numbers=reading.collate is None)
         return None if next(columns(opened), None) is None else Columns(opened, name, dtype=reading.dtype)
     return None
 
@@ -136,26 +153,45 @@ def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
 def _table(data: Any, name: str, reading: Reading) -> Columns:
     """A frame, or a mapping of columns where a frame was trained on."""
     if reading.layout is None and not reading.target_needed:
-        raise DescriptionError(
-            f"{name} is a frame, and the training data is none, so its columns have no names to go by; pass "
-            "frame[columns].to_numpy() with the columns in the order of the training data."
-        )
+        raise DescriptionError(_no_names(name))
     layout = reading.layout or layout_of(data, reading.target, name)
     pair = columns_of(data, layout, name, dtype=reading.dtype or torch.float32, target_needed=reading.target_needed)
     return Columns(pair, name, layout=layout, is_narrowed=reading.dtype is torch.float32 and is_wide(data, layout))
 
 
-def _opened(data: Any, name: str) -> Any:
-    """A tuple or mapping with the files in it opened."""
+def _no_names(name: str) -> str:
+    return (
+        f"{name} is a frame, and the training data is none, so its columns have no names to go by; pass "
+        "frame[columns].to_numpy() with the columns in the order of the training data."
+    )
+
+
+def _opened(data: Any, name: str, *, as_numbers: bool) -> Any:
+    """A tuple or mapping with the files in it opened, and with the columns of frames and (`as_numbers`) lists as tensors."""
     if isinstance(data, Mapping):
-        return {key: _opened_file(part, name) for key, part in data.items()}
-    return tuple(_opened_file(part, name) for part in data) if type(data) is tuple else data
+        return {key: _opened_part(part, name, as_numbers) for key, part in data.items()}
+    return tuple(_opened_part(part, name, as_numbers) for part in data) if type(data) is tuple else data
 
 
-def _opened_file(part: Any, name: str) -> Any:
-    if not (isinstance(part, Path) or (isinstance(part, str) and _looks_like_a_file(part))):
+def _opened_part(part: Any, name: str, as_numbers: bool) -> Any:
+    if isinstance(part, Path) or (isinstance(part, str) and _looks_like_a_file(part)):
+        return from_file(Path(part), name)
+    if is_series(part):
+        return as_target(part, name)
+    return _as_tensor(part) if as_numbers and isinstance(part, list) else part
+
+
+def _as_tensor(part: list[Any]) -> Any:
+    """Lists of numbers, all of one length, as a tensor; other lists as they are."""
+    first: Any = part
+    while isinstance(first, list) and first:
+        first = first[0]
+    if not isinstance(first, int | float):
         return part
-    return from_file(Path(part), name)
+    try:
+        return torch.tensor(part)
+    except (TypeError, ValueError, RuntimeError):
+        return part
 
 
 def _subset(data: Subset[Any], name: str, reading: Reading) -> View:
@@ -178,7 +214,7 @@ def _subset(data: Subset[Any], name: str, reading: Reading) -> View:
 
 def _concatenated(data: ConcatDataset[Any], name: str, reading: Reading) -> Source | None:
     """One source of several data sets in memory, where their columns continue each other."""
-    parts = [_columns(part, name, Reading(dtype=reading.dtype)) if not _is_frame(part) else None for part in data.datasets]
+    parts = [_columns(part, name, Reading(dtype=reading.dtype)) if not is_frame(part) else None for part in data.datasets]
     known = [part for part in parts if part is not None]
     return chained(known, name) if len(known) == len(parts) else None
 
@@ -215,10 +251,6 @@ def _is(data: Any, kind: type) -> bool:
     return isinstance(data, kind) and all(
         getattr(type(data), method, None) is getattr(kind, method, None) for method in ("__getitem__", "__getitems__", "__len__")
     )
-
-
-def _is_frame(data: Any) -> bool:
-    return type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns") and hasattr(data, "iloc")
 
 
 def _is_splits(data: Any) -> bool:
