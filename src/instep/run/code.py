@@ -184,7 +184,7 @@ class Walk:
             self._values |= {f"{called}.{inner}": value for inner, value in values.items()}
         for inner in module.modules():
             self.visit(class_of(inner), "", depth + 1)
-            hooks = [hook for kind in _HOOKS for hook in getattr(inner, kind, {}).values()]
+            hooks = [hook for kind in _HOOKS for hook in getattr(inner, kind, {}).values() if _is_own_hook(hook)]
             own = [value for key, value in vars(inner).items() if key not in TORCHS and _is_function(value)]
             for value in (*hooks, *own):
                 self.visit(value, "", depth + 1)
@@ -278,6 +278,14 @@ def _holds_code(value: Any) -> bool:
         value, Tensor | np.ndarray | Mapping | str | bytes | list | tuple
     )
     return callable(value) or is_data_set or is_own_class(type(value))
+
+
+def _is_own_hook(hook: Any) -> bool:
+    """Sharding and others hang hooks of theirs on a model, which say nothing of it."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    hook = getattr(hook, "__func__", hook)
+    return is_own_code(hook.__code__) if isinstance(hook, FunctionType) else is_own_class(type(hook))
 
 
 def _is_function(value: Any) -> bool:

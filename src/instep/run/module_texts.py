@@ -51,7 +51,12 @@ def _attributes(module: nn.Module, *, own: bool) -> dict[str, Any]:
     """The plain values that a module holds: of other people's classes the public ones."""
     found = {}
     for name, value in vars(module).items():
-        if name in TORCHS or (name.startswith("_") and not own) or (isinstance(value, Tensor) and value.requires_grad):
+        if (
+            name in TORCHS
+            or "_fsdp_" in name
+            or (name.startswith("_") and not own)
+            or (isinstance(value, Tensor) and value.requires_grad)
+        ):
             continue
         kept = plain(value, name)
         if kept is not UNKNOWN:
