@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,22 +99,27 @@ class HistoryFile:
 
         With `most`, a longer file gives about so many rows: the extremes of the loss, and evaluations, evenly spread.
         """
-        rows: list[Row] = []
-        length_bytes = 0
-        lines = Path(path).read_bytes().splitlines(keepends=True)
-        if most is not None and len(lines) > most:
-            lines = some_lines(lines, most)
-        for number, line in enumerate(lines, start=1):
-            row = _row(line)
-            if row is None:
-                torn = number == len(lines)
-                problem = (
-                    "the last line is torn and left out" if torn else f"line {number} of {len(lines)} is damaged; read up to it"
-                )
-                return ReadBack(rows, length_bytes, problem)
-            rows.append(row)
-            length_bytes += len(line)
-        return ReadBack(rows, length_bytes, None)
+        content = Path(path).read_bytes()
+        lines = content.splitlines(keepends=True)
+        if most is None or len(lines) <= most:
+            return parse_lines(lines)
+        found = parse_lines(some_lines(lines, most))
+        return replace(found, length_bytes=content.rfind(b"\n") + 1)
+
+
+def parse_lines(lines: Sequence[bytes]) -> ReadBack:
+    """The rows of these lines, up to the first that is none."""
+    rows: list[Row] = []
+    length_bytes = 0
+    for number, line in enumerate(lines, start=1):
+        row = _row(line)
+        if row is None:
+            torn = number == len(lines)
+            problem = "the last line is torn and left out" if torn else f"line {number} of {len(lines)} is damaged; read up to it"
+            return ReadBack(rows, length_bytes, problem)
+        rows.append(row)
+        length_bytes += len(line)
+    return ReadBack(rows, length_bytes, None)
 
 
 def _row(line: bytes) -> Row | None:
