@@ -58,6 +58,7 @@ def get(port: int, path: str) -> float:
 
 def new_point(port: int, run: Path, step: int) -> float:
     """Seconds from a row in the file to a document that has it, as a browser fetches it."""
+    get(port, f"/report?run={run.name}")
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", f"/events?run={run.name}")
     events = connection.getresponse()

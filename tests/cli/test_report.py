@@ -51,7 +51,7 @@ def test_samples_come_from_the_file(instep: Instep) -> None:
     losses = [one["loss"] for one in run["samples"]]
     assert losses == sorted(losses, reverse=True)
     assert len(losses) == 4
-    assert run["tables"].keys() == {"valid/confusion_matrix"}
+    assert run["matrices"].keys() == {"valid"}
     assert [one["name"] for one in run["preview"]["sets"]] == ["train", "valid"]
 
 

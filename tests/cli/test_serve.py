@@ -1,7 +1,13 @@
 """`instep serve`: what it refuses. What it shows is in tests/report/live."""
 
 import builtins
+import re
+import signal
 import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +48,28 @@ def test_a_port_that_is_taken_is_said(instep: Instep) -> None:
     assert said.code == 2
     assert said.err.startswith(f"instep: cannot listen at 127.0.0.1 port {port}: Address already in use")
     assert "--port 0 for a free one" in said.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_it_serves_until_it_is_stopped(host: str) -> None:
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed: instep serve was not tried")
+    Path("runs/a").mkdir(parents=True)
+    Path("runs/a/run.json").write_text("{}")
+    command = [sys.executable, "-m", "instep", "serve", "--port", "0", "--host", host]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            said = re.fullmatch(r"serving runs at http://(\S+?):(\d+)/(\S*)  \(Ctrl-C stops\)\n", server.stdout.readline())
+            assert said is not None
+            assert said[1] == host
+            assert said[3].startswith("?token=") == (host != "127.0.0.1")
+            address = f"http://127.0.0.1:{said[2]}/"
+            if said[3]:
+                with pytest.raises(urllib.error.HTTPError, match="403"):
+                    urllib.request.urlopen(address)
+            with urllib.request.urlopen(f"{address}{said[3]}") as answer:
+                assert b'"name":"a"' in answer.read()
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=60) == 0

@@ -7,7 +7,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError, FolderError
-from instep.run.history import History, HistoryFile, Mode
+from instep.run.history import History, HistoryFile, Mode, ReadBack
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 BEST = "BEST"  # names the best checkpoint
@@ -94,8 +94,8 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_run(path: Path, *, most_rows: int | None = None) -> RecordedRun:
-    """Read what there is, of a long history about `most_rows` rows; refuses only what is no run at all."""
+def read_run(path: Path, *, read: Callable[[Path], ReadBack] = HistoryFile.read) -> RecordedRun:
+    """Read what there is, the history by `read`; refuses only what is no run at all."""
     if not path.exists():
         raise DescriptionError(f"{path} does not exist; `instep runs` lists the runs there are.")
     if not is_run(path):
@@ -106,7 +106,7 @@ def read_run(path: Path, *, most_rows: int | None = None) -> RecordedRun:
     monitor = description.get("monitor")
     monitor = monitor if isinstance(monitor, str) else "valid/loss"
     mode: Mode = "max" if description.get("monitor_mode") == "max" else "min"
-    history, wrong_history = _read_history(path / HISTORY, monitor, mode, most_rows)
+    history, wrong_history = _read_history(path / HISTORY, monitor, mode, read)
     return RecordedRun(path, description, history, tuple(filter(None, (wrong_description, wrong_history))))
 
 
@@ -140,9 +140,9 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
         raise FolderError(f"{path / DESCRIPTION} cannot be written: {error.strerror}.") from None
 
 
-def _read_history(path: Path, monitor: str, mode: Mode, most: int | None) -> tuple[History, str | None]:
+def _read_history(path: Path, monitor: str, mode: Mode, read: Callable[[Path], ReadBack]) -> tuple[History, str | None]:
     try:
-        found = HistoryFile.read(path, about=most)
+        found = read(path)
     except FileNotFoundError:
         return History(monitor=monitor, mode=mode), f"{path.name} is missing"
     except OSError as error:

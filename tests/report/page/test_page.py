@@ -145,7 +145,7 @@ def test_names_from_runs_stay_text(opened: Open, tmp_path: Path) -> None:
         monitor=f"valid/{HOSTILE}",
     )
     rows = [
-        {"kind": "update", "step": 1, "epoch": 0, "loss": 1.0, "lr": 0.1, HOSTILE: 2.0},
+        {"kind": "update", "step": 1, "epoch": 0, "loss": 1.0, "lr": 0.1, HOSTILE: 2.0, "constructor": 1.0, "__proto__": 2.0},
         {
             "kind": "evaluation",
             "step": 1,
@@ -337,6 +337,20 @@ def test_a_run_that_has_logged_nothing_says_so(opened: Open, tmp_path: Path) -> 
     page = opened(run)
     assert "Nothing was logged yet." in texts(page, "section p")
     assert any("history.jsonl is missing" in note for note in texts(page, ".note"))
+
+
+def test_a_small_matrix_is_shown_and_of_a_large_one_its_confusions(opened: Open, tmp_path: Path) -> None:
+    large = [[0] * 60 for _ in range(60)]
+    large[7][3], large[2][1], large[5][5] = 4, 9, 100
+    run = told.run_folder(tmp_path / "classes")
+    tables = {"valid/confusion_matrix": [[5, 1], [2, 6]], "other/confusion_matrix": large, "valid/labels": [[[1, 2], [3, 4]]]}
+    write_rows(run, [{"kind": "evaluation", "step": 1, "epoch": 0, "valid/loss": 0.5, "tables": tables}])
+    page = opened(run)
+    assert texts(page, ".matrix td") == ["5", "1", "2", "6"]
+    assert [one for one in texts(page, "h2") if "matrix" in one] == ["Confusion matrix: valid", "Confusion matrix: other"]
+    rows = page.run("[...document.querySelectorAll('tbody tr')].map((row) => [...row.children].map((one) => one.textContent))")
+    assert ["2", "1", "9"] in rows
+    assert ["7", "3", "4"] in rows
 
 
 def test_the_doctor_range_tests_and_cycles_are_there(opened: Open, tmp_path: Path) -> None:

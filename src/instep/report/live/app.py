@@ -3,7 +3,9 @@
 import asyncio
 import hmac
 import json
+import threading
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -19,7 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from instep.report.live.index import Index, Stamp
 from instep.report.page.document import document
 from instep.report.page.html import embedded, list_page, page, policy_of
-from instep.run.run_files import RecordedRun, read_run
+from instep.run.history.follow import FollowedHistory
+from instep.run.run_files import HISTORY, RecordedRun, read_run
 
 LOOK_EVERY_S = 0.5  # for something new
 MOST_ROWS = 4_000  # of a history that are parsed; longer ones keep the extremes of the loss
@@ -97,11 +100,12 @@ def _names(request: Request) -> list[str]:
 
 
 class Reader:
-    """Reads runs, and those that were not written to since only once."""
+    """Reads runs, and of those that it knows only what is new. Used from several threads."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._known: dict[str, tuple[Stamp, RecordedRun]] = {}
+        self._known: dict[str, KnownRun] = {}
+        self._lock = threading.Lock()
 
     def document(self, names: list[str]) -> dict[str, Any] | None:
         """What a page shows; None where one of the names is no run."""
@@ -119,13 +123,23 @@ class Reader:
         path, stamp = self._index.path(name), self._index.stamp(name)
         if path is None:
             return None
-        known = self._known.pop(name, None)
-        if known is None or known[0] != stamp:
-            known = stamp, read_run(path, most_rows=MOST_ROWS)
-        self._known[name] = known  # as the last one
-        while len(self._known) > MOST_KNOWN:
-            self._known.pop(next(iter(self._known)), None)
-        return known[1]
+        with self._lock:
+            known = self._known.pop(name, None) or KnownRun(FollowedHistory(path / HISTORY, MOST_ROWS))
+            if known.run is None or known.stamp != stamp:
+                known.stamp, known.run = stamp, read_run(path, read=known.history.read)
+            self._known[name] = known  # as the last one
+            while len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            return known.run
+
+
+@dataclass
+class KnownRun:
+    """A run that was read, and what it had written then."""
+
+    history: FollowedHistory
+    stamp: Stamp = ()
+    run: RecordedRun | None = None
 
 
 async def _changes(index: Index, names: list[str], request: Request) -> AsyncIterator[str]:

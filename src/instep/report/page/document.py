@@ -19,6 +19,7 @@ from instep.text import duration, number, size
 MOST_POINTS = 40_000  # of all curves together: about a megabyte
 FEWEST, LONGEST = 100, 2_000  # points of one curve
 MOST_EVALUATIONS = 1_000  # rows of a table
+MOST_CLASSES, MOST_CONFUSIONS = 40, 30  # of a matrix that is shown as a whole; that are listed of a larger one
 
 
 def document(runs: Sequence[RecordedRun], samples: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def _run(run: RecordedRun, name: str, samples: Mapping[str, Any]) -> dict[str, A
         "cycles": [{key: _json(value) for key, value in row.items() if key != "kind"} for row in history.cycles],
         "range_tests": read_range_tests(run.path),
         "findings": read_findings(run.path),
-        "tables": _tables(history) | dict(samples.get("tables", {})),
+        "matrices": _matrices({**_tables(history), **samples.get("tables", {})}),
         "preview": samples.get("preview"),
         "samples": samples.get("samples"),
         "facts": facts_of(run),
@@ -121,9 +122,24 @@ def _evaluations(history: History) -> dict[str, Any]:
 
 
 def _tables(history: History) -> dict[str, Any]:
-    """The confusion matrices of the last evaluation that has any."""
+    """The tables of the evaluations, of each name the last."""
     rows: list[Row] = [*history.evaluations, *([] if history.test is None else [history.test])]
-    return {name: table for row in rows for name, table in row.get("tables", {}).items() if _is_matrix(table)}
+    return {name: table for row in rows for name, table in row.get("tables", {}).items()}
+
+
+def _matrices(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Confusion matrices by the name of their data; of one with many classes the most frequent confusions."""
+    found: dict[str, Any] = {}
+    for name, table in tables.items():
+        if _is_matrix(table):
+            wrong = [[i, j, count] for i, row in enumerate(table) for j, count in enumerate(row) if i != j and count]
+            is_small = len(table) <= MOST_CLASSES
+            found[name.removesuffix("confusion_matrix").removesuffix("/")] = {
+                "classes": len(table),
+                "counts": table if is_small else None,
+                "confusions": [] if is_small else sorted(wrong, key=lambda one: -one[2])[:MOST_CONFUSIONS],
+            }
+    return found
 
 
 def _is_matrix(table: Any) -> bool:

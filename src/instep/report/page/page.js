@@ -1,6 +1,6 @@
 // The page: sections made from the document. Text of a run only ever becomes text, never HTML.
 
-const CLOCK_FORMATS = { "Waiting for data": "percent", Memory: "bytes" };
+const CLOCK_FORMATS = new Map([["Waiting for data", "percent"], ["Memory", "bytes"]]);
 const ABOUT_MARKS = { best: "▲ best checkpoint", checkpoint: "▴ checkpoint", resumed: "┆ resumed", cycle: "⋮ a cycle begins" };
 
 class Page {
@@ -43,7 +43,9 @@ class Page {
     const shape = (one) => JSON.stringify(one.charts.map((chart) => [chart.title, chart.curves.map((curve) => [curve.run, curve.name])]));
     const isSame = shape(report) === shape(this.report);
     this.report = report;
-    this.panels = this.panels.filter((panel) => isSame && this.charts.contains(panel.element));
+    const isKept = (panel) => isSame && this.charts.contains(panel.element);
+    this.panels.filter((panel) => !isKept(panel)).forEach((panel) => panel.drop());
+    this.panels = this.panels.filter(isKept);
     if (isSame) report.charts.forEach((chart, place) => this.panels[place].update(this._spec(chart, place === 0)));
     else this.charts = this._charts();
     this._fill();
@@ -163,7 +165,7 @@ class Page {
     })).sort((one, other) => one.isHidden - other.isHidden);
     const lines = chart.lines.map((line) => ({ ...line, label: this.isSingle ? line.name : `${this.report.runs[line.run].name} · ${line.name}`,
       colour: this.isSingle ? curves.length : line.run }));
-    return { title: chart.title, axis: "step", curves, lines, isWide, format: CLOCK_FORMATS[chart.title], marks: this.isSingle ? marksOf(this.report.runs[0]) : [] };
+    return { title: chart.title, axis: "step", curves, lines, isWide, format: CLOCK_FORMATS.get(chart.title), marks: this.isSingle ? marksOf(this.report.runs[0]) : [] };
   }
 
   // --- About each run
@@ -219,8 +221,9 @@ class Page {
   }
 
   _matrices(run) {
-    return Object.entries(run.tables).map(([name, matrix]) => {
-      const title = `Confusion matrix: ${name.replace(/\/?confusion_matrix$/, "")}`;
+    return Object.entries(run.matrices).map(([name, { classes, counts: matrix, confusions }]) => {
+      const title = `Confusion matrix: ${name}`;
+      if (matrix === null) return section(title, table(`The most frequent confusions of ${classes} classes`, ["class", "taken for", "times"], confusions));
       const most = Math.max(...matrix.flat(), 1);
       const found = table("A row for each class that is there, a column for each that was chosen", ["", ...matrix.map((row, place) => place)], matrix.map((row, place) => [place, ...row]));
       found.classList.add("matrix");

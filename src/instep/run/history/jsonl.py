@@ -7,8 +7,8 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +103,27 @@ class HistoryFile:
 
         With `about`, a longer file gives about so many rows: the extremes of the loss, and evaluations, evenly spread.
         """
-        rows: list[Row] = []
-        length_bytes = 0
-        lines = Path(path).read_bytes().splitlines(keepends=True)[:most]
-        if about is not None and len(lines) > about:
-            lines = some_lines(lines, about)
-        for number, line in enumerate(lines, start=1):
-            row = _row(line)
-            if row is None:
-                torn = number == len(lines) and not line.endswith(b"\n")
-                problem = (
-                    "the last line is torn and left out" if torn else f"line {number} of {len(lines)} is damaged; read up to it"
-                )
-                return ReadBack(rows, length_bytes, problem)
-            rows.append(row)
-            length_bytes += len(line)
-        return ReadBack(rows, length_bytes, None)
+        content = Path(path).read_bytes()
+        lines = content.splitlines(keepends=True)
+        if about is None or len(lines) <= about:
+            return parse_lines(lines[:most], of=len(lines))
+        found = parse_lines(some_lines(lines, about))
+        return replace(found, length_bytes=content.rfind(b"\n") + 1)
+
+
+def parse_lines(lines: Sequence[bytes], *, of: int | None = None) -> ReadBack:
+    """The rows of these lines, the first of so many, up to the first that is none."""
+    rows: list[Row] = []
+    length_bytes, of = 0, len(lines) if of is None else of
+    for number, line in enumerate(lines, start=1):
+        row = _row(line)
+        if row is None:
+            torn = number == of and not line.endswith(b"\n")
+            problem = "the last line is torn and left out" if torn else f"line {number} of {of} is damaged; read up to it"
+            return ReadBack(rows, length_bytes, problem)
+        rows.append(row)
+        length_bytes += len(line)
+    return ReadBack(rows, length_bytes, None)
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
