@@ -101,6 +101,7 @@ def traces(model: Counting) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*grew while the model was looked at")
 def test_it_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit the run without it, for a model that counts its calls in every way."""
     weights, left = [], []

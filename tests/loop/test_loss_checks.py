@@ -282,7 +282,7 @@ def test_a_function_that_couples_the_samples_is_told_once(loss: Any) -> None:
     (text,) = told(loss, X[:, 0], outputs=1)
     assert "couples the samples of a batch, so that a split batch trains another model: it is given an output of shape" in text
     assert "(16, 1) and a target of shape (16,), which torch spreads to (16, 16), every output compared with every" in text
-    assert text.endswith("use y.unsqueeze(1), or end the model with nn.Flatten(0).")
+    assert text.endswith('use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0).')
     if isinstance(loss, Squares):
         assert loss.calls == 3
     (text,) = told(loss, X[:, :1], model=nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
