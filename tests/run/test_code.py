@@ -21,12 +21,13 @@ ROUND = 3
 
 def part(owner: Any) -> dict[str, Any]:
     parts: dict[str, Any] = describe_code({"owner": owner}, nn.Linear(1, 1))["parts"]
-    return parts.get("owner", {"functions": {}, "values": {}})
+    found: dict[str, Any] = parts.get("owner", {"functions": {}, "values": {}})
+    return found
 
 
 def reads(value: float) -> float:
     with GUARD:
-        return value * OPTIONS.alpha + OPTIONS.started * 0
+        return float(value * OPTIONS.alpha + OPTIONS.started * 0)
 
 
 @torch.no_grad()
