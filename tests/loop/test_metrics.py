@@ -306,4 +306,4 @@ def test_a_part_can_be_monitored() -> None:
 
 def test_notices_of_losses_nobody_knows_stay() -> None:
     with pytest.warns(Notice, match="own_loss counts as a mean over samples"):
-        trainer(own_loss)
+        trainer(own_loss).fit()

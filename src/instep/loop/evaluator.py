@@ -26,6 +26,7 @@ from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop import metrics as measuring
 from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
 from instep.loop.first_batch import FEW, can_be_tried, find_mistake, left_as_found
+from instep.loop.first_loss import checking_values
 from instep.loop.metrics import Metric, Table
 from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
@@ -130,7 +131,7 @@ class Evaluator:
             raise mistake from mistake.__cause__
 
     def _find_mistake(self, name: str) -> ObjectiveError | None:
-        objective = next(iter(self._objectives.values()))
+        objective = checking_values(next(iter(self._objectives.values())))
         make = functools.partial(self._feed.valid_loaders, device=self._device, workers=0)
         loader = make(batch_size=FEW)[name]
 

@@ -64,6 +64,12 @@ class Loss:
         return cls(value, 1, output, target, "sum", ignore_index, threshold, parts)
 
 
+class MeanOverSamples(Loss):
+    """What a loss of the user's own gave as a plain number, taken for a mean over the samples."""
+
+    __slots__ = ()
+
+
 def as_loss(returned: Any, batch: Any) -> Loss:
     """What an objective returned, as a Loss: a plain tensor is a mean over the samples of the batch.
 
@@ -90,7 +96,7 @@ def from_loss(loss: LossFunction) -> Objective:
     """The objective `loss(model(x), y)` on batches `(x, y)`; several inputs become arguments of the model by `call_model`.
 
     For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
-    number of samples, which is said once.
+    number of samples, which is said at its first loss, unless that is a Loss.
     """
     if not callable(loss):
         raise ObjectiveError(f"loss={loss!r} cannot be called; pass a function loss(output, target) or a loss module.")
@@ -98,17 +104,19 @@ def from_loss(loss: LossFunction) -> Objective:
         raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
-        give_notice(
-            f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
-            "return Loss(value, count) from an objective, so that a split batch stays exact."
-        )
         return functools.partial(_plain_objective, loss, ignored_by(loss))
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
-def is_torch_loss(objective: Objective) -> bool:
-    """Whether an objective was made here from one of torch's own losses."""
-    return isinstance(objective, functools.partial) and objective.func is _known_objective
+def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
+    """The loss that an objective was made of here, and what is known of it; None for an objective that somebody wrote."""
+    while isinstance(objective, functools.partial):
+        if objective.func is _known_objective:
+            return objective.args[0], objective.args[1]
+        if objective.func is _plain_objective:
+            return objective.args[0], None
+        objective = objective.args[0] if objective.args else None  # what precision has put around it
+    return None
 
 
 def from_output() -> Objective:
@@ -144,7 +152,7 @@ def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Mod
     if isinstance(returned, Loss):
         return returned
     mean = as_loss(returned, target if size(target) is not None else x)
-    return Loss(mean.value, mean.count, output, target, ignore_index=ignore_index)
+    return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 
 def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
@@ -199,7 +207,7 @@ def _advice(batch: Any) -> str:
     return "give several inputs as ((a, b), y), or " if several else ""
 
 
-def _name(loss: LossFunction) -> str:
+def name_of(loss: LossFunction) -> str:
     if isinstance(loss, functools.partial):
-        return _name(loss.func)
+        return name_of(loss.func)
     return getattr(loss, "__name__", type(loss).__name__)

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
-from instep.loop.loss_checks import Compares, checker, explain
+from instep.loop.loss_checks import Compares, checker, explain, wrong_values
 from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]
@@ -50,6 +50,12 @@ class Counted:
     name: str = ""
     compares: Compares | None = None
     check: Callable[[Arguments], None] | None = None  # raises where the shapes of the arguments cannot be meant
+
+    def require_values(self, target: Any) -> None:
+        """Raises where the values of a target cannot be meant. Waits for the device."""
+        wrong = wrong_values(self.name, self.compares, target)
+        if wrong is not None:
+            raise ObjectiveError(wrong)
 
     def explain(self, arguments: Arguments, error: Exception) -> ObjectiveError | None:
         """What the loss raised, in words; None where nothing better can be said."""
@@ -407,14 +413,14 @@ TABLE = (
     Rule(("L1Loss", "MSELoss"), PAIR, always(elements), compares="numbers"),
     Rule(("l1_loss", "mse_loss"), PAIR, by_weight, compares="numbers"),
     Rule(("SmoothL1Loss", "smooth_l1_loss", "HuberLoss", "huber_loss"), PAIR, always(elements), compares="numbers"),
-    Rule(("KLDivLoss", "kl_div"), PAIR, by_reduction),
+    Rule(("KLDivLoss", "kl_div"), PAIR, by_reduction, compares="numbers"),
     Rule(("PoissonNLLLoss", "poisson_nll_loss"), PAIR, always(elements), compares="numbers"),
-    Rule(("GaussianNLLLoss", "gaussian_nll_loss"), MEAN_AND_VARIANCE, always(elements_of_two)),
-    Rule(("HingeEmbeddingLoss", "hinge_embedding_loss"), PAIR, always(elements)),
-    Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements)),
+    Rule(("GaussianNLLLoss", "gaussian_nll_loss"), MEAN_AND_VARIANCE, always(elements_of_two), compares="numbers"),
+    Rule(("HingeEmbeddingLoss", "hinge_embedding_loss"), PAIR, always(elements), compares="numbers"),
+    Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements), compares="numbers"),
     Rule(("MultiMarginLoss", "multi_margin_loss"), PAIR, always(labels), threshold=None),
     Rule(("MultiLabelMarginLoss", "multilabel_margin_loss"), PAIR, always(rows)),
-    Rule(("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss"), PAIR, always(rows)),
+    Rule(("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss"), PAIR, always(rows), compares="numbers"),
     Rule(("CosineEmbeddingLoss", "cosine_embedding_loss"), TWO_AND_TARGET, always(pairs)),
     Rule(("MarginRankingLoss", "margin_ranking_loss"), TWO_AND_TARGET, always(elements)),
     Rule(("TripletMarginLoss", "triplet_margin_loss"), TRIPLET, always(rows)),
