@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import ObjectiveError, give_notice
-from instep.loop.torch_losses import Counted, ignored_by, known
+from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]
@@ -27,7 +27,8 @@ class Loss:
     `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
     the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
     `output` and `target` feed the metrics; targets that are `ignore_index` do not count there, and a single output above
-    `threshold` (0.5 for probabilities) means class 1. For a loss that is a sum and not a mean, use `Loss.sum`.
+    `threshold` means class 1 ("auto": 0.5 where all outputs are between 0 and 1, else 0). For a loss that is a sum and not a
+    mean, use `Loss.sum`.
 
     A mean that you compute yourself should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and is
     not noticed.
@@ -46,7 +47,7 @@ class Loss:
     target: Any = None
     kind: Literal["mean", "sum"] = "mean"
     ignore_index: int | None = None  # None: -100 for classes, nothing for numbers
-    threshold: float | None = 0.0  # None: outputs are scores of classes, whatever the target looks like
+    threshold: Threshold = "auto"  # None: outputs are scores of classes, whatever the target looks like
     parts: Mapping[str, Tensor | float] | None = None
 
     @classmethod
@@ -57,7 +58,7 @@ class Loss:
         target: Any = None,
         *,
         ignore_index: int | None = None,
-        threshold: float | None = 0.0,
+        threshold: Threshold = "auto",
         parts: Mapping[str, Tensor | float] | None = None,
     ) -> "Loss":
         """A loss that is a sum: micro-batches are added up, nothing is divided."""

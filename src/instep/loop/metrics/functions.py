@@ -13,7 +13,7 @@ from instep.data.structure import size
 from instep.distributed.world import World
 from instep.errors import ObjectiveError
 from instep.loop.metrics.metric import BatchSums, Metric, double
-from instep.loop.torch_losses import seen
+from instep.loop.torch_losses import Threshold, seen
 
 Function = Callable[[Any, Any], Any]
 
@@ -32,7 +32,7 @@ class FunctionValues:
     def reset(self, device: torch.device) -> None:
         self._sums.clear()
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         samples = size(target) if size(target) is not None else size(output)
         values = self._values(output, target, samples)
         values = values.detach().to(double(values.device))
@@ -70,7 +70,7 @@ class TorchmetricsState:
         self._metric.to(device)
         self._metric.reset()
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         try:
             self._metric.update(output, target)
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
