@@ -32,6 +32,7 @@ from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.optim.train_mode import TrainMode
 from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, StepResult
 from instep.run.checkpoints import Saver
@@ -87,6 +88,7 @@ class Run:
         self.model = model
         self.precision = precision
         self.modes = modes
+        self.train_mode = TrainMode(model)
         self.unfreezing = unfreezing
         self.ema = ema
         self.splitting = splitting
@@ -262,6 +264,7 @@ class Run:
         if len(self.steppers) > 1:
             raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
         self.modes.train()
+        self.train_mode.enter()
         loader = self.feed.train_loader(
             batch_size=self.batch_size if samples is None else samples,
             device=self.device,
@@ -279,6 +282,7 @@ class Run:
         """Two updates and an evaluation; what they change is the caller's to put back."""
         with self.precision.algorithms():
             self.modes.train()
+            self.train_mode.enter()
             for batch in itertools.islice(self.loader.batches(epoch=0), min(2, self.state.steps_per_epoch)):
                 for stepper in self.steppers:
                     with stepper.turn(batch, self.state.step):
