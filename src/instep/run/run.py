@@ -128,13 +128,13 @@ class Run:
         return Session(self)
 
     def try_validation(self) -> None:
-        """Send a few samples of the validation data through model, loss and metrics, ahead of a run's first update.
+        """Send a few samples of the validation and test data through model, loss and metrics, ahead of a run's first update.
 
         Only where all that is called is the model, and a loss of torch's or a module, whose state can be put back; a compiled
         model would be compiled once more, and of several processes others would wait.
         """
         loss, is_own = self.options.loss, self.options.objective is not None
-        if not self.valid_loaders or is_own or self.options.compile or self.processes.are_several:
+        if not (self.valid_loaders or self.feed.test) or is_own or self.options.compile or self.processes.are_several:
             return
         if loss is None or isinstance(loss, nn.Module) or known(loss) is not None:
             self.evaluator.try_first_batches()
