@@ -21,6 +21,7 @@ from instep.optim.train_mode import say_in_eval
 from instep.records import StepResult, Update
 from instep.run.entry import Found, checkpoints_in
 from instep.run.folder import CHECKPOINTS
+from instep.run.nan_value import say_nan
 from instep.run.training_state import capture, restore
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Session:
         self._run = run
         self._algorithms = ExitStack()
         self._ended_as = "failed"
+        self._is_nan_said = False  # of the monitored value
         self._is_in_train_mode = True  # the model, as far as was said
 
     def __enter__(self) -> "Session":
@@ -145,6 +147,8 @@ class Session:
         run.settle()  # a model that is spoilt already must be neither judged nor saved
         evaluation = run.evaluate()
         is_best = monitor is not None and monitor.see(evaluation)
+        if not self._is_nan_said:
+            self._is_nan_said = say_nan(run, evaluation)
         if is_best:
             state.best_step = state.step
             state.best_weights = run.model_state.copy() if run.folder is None else None
