@@ -52,7 +52,9 @@ def test_wrong_widths_labels_and_metrics(tmp_path: Path) -> None:
     def off(output: Tensor, target: Tensor) -> Tensor:
         return (output - target).abs()
 
-    assert "a metric failed on an output of" in said_before_the_first_update(tmp_path, valid=(X, Y), metrics={"off": off})
+    assert "valid: metric off failed on an output of" in said_before_the_first_update(
+        tmp_path, valid=(X, Y), metrics={"off": off}
+    )
 
 
 def test_test_data_is_tried_too(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import ObjectiveError, give_notice
+from instep.loop.signatures import require_call
 from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
@@ -105,6 +106,7 @@ def from_loss(loss: LossFunction) -> Objective:
         raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
+        require_call("loss", loss, ("output", "target"), "use objective=f(model, batch) for what needs less or more")
         return functools.partial(_plain_objective, loss, ignored_by(loss))
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
@@ -152,6 +154,8 @@ def _plain_objective(loss: LossFunction, ignore_index: int | None, model: nn.Mod
     returned = loss(output, target)
     if isinstance(returned, Loss):
         return returned
+    if not isinstance(returned, Tensor) and _entry(returned, "loss") is None:
+        raise ObjectiveError(f"the loss {name_of(loss)} returned a {type(returned).__name__}, not a tensor; leave .item() out.")
     mean = as_loss(returned, target if size(target) is not None else x)
     return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
