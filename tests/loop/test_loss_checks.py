@@ -85,6 +85,8 @@ def test_a_mean_with_its_variance() -> None:
 class Centred(nn.Module):
     """A loss with a state, which a try must not move."""
 
+    calls: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))

@@ -17,6 +17,11 @@ from instep.errors import ObjectiveError
 Compares = Literal["scores", "log-probabilities", "logits", "probabilities", "numbers"]
 CLASSES = ("scores", "log-probabilities")
 BINARY = ("logits", "probabilities")
+_TO_ZERO_AND_ONE: dict[tuple[float, float], str] = {
+    (0, 255): "use y / 255",
+    (1, 2): "use y - 1",
+    (-1, 1): "use (y + 1) / 2",
+}
 
 
 def checker(name: str, compares: Compares | None) -> Callable[[tuple[Any, ...]], None] | None:
@@ -61,7 +66,7 @@ def wrong_values(name: str, compares: Compares | None, target: Any) -> str | Non
     least, most = (edge.item() for edge in torch.aminmax(target.detach()))
     if (least >= 0 and most <= 1) or least != least:  # nan is found by its loss
         return None
-    advice = {(0, 255): "use y / 255", (1, 2): "use y - 1", (-1, 1): "use (y + 1) / 2"}.get((least, most))
+    advice = _TO_ZERO_AND_ONE.get((least, most))
     return (
         f"{name} takes targets from 0 to 1, and the target goes from {least:g} to {most:g}, for which less and less loss means "
         f"nothing; {advice or 'bring the targets to 0.0 and 1.0, or use mse_loss for other numbers'}."

@@ -113,12 +113,13 @@ def from_loss(loss: LossFunction) -> Objective:
 
 def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
     """The loss that an objective was made of here, and what is known of it; None for an objective that somebody wrote."""
-    while isinstance(objective, functools.partial):
-        if objective.func is _known_objective:
-            return objective.args[0], objective.args[1]
-        if objective.func is _plain_objective:
-            return objective.args[0], None
-        objective = objective.args[0] if objective.args else None  # what precision has put around it
+    made: Any = objective
+    while isinstance(made, functools.partial):
+        if made.func is _known_objective:
+            return made.args[0], made.args[1]
+        if made.func is _plain_objective:
+            return made.args[0], None
+        made = made.args[0] if made.args else None  # what precision has put around it
     return None
 
 

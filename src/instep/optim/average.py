@@ -134,9 +134,9 @@ class Average:
 
 def _fitting(total_steps: int, *, below: float) -> float:
     """The roundest decay, near the largest, with which the first weights count less than 1 % at the end of a run."""
-    largest = 0.01 ** (1 / max(1, total_steps - 1))
+    largest: float = 0.01 ** (1 / max(1, total_steps - 1))
     for digits in range(2, 16):
-        fitting = (math.ceil(largest * 10**digits) - 1) / 10**digits
+        fitting: float = (math.ceil(largest * 10**digits) - 1) / 10**digits
         if 0 < fitting < below and 1 - fitting < 2 * (1 - largest):
             return fitting
     return largest / 2
