@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import ObjectiveError, give_notice
-from instep.loop.signatures import require_call
 from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
@@ -106,6 +105,8 @@ def from_loss(loss: LossFunction) -> Objective:
         raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
+        from instep.loop.signatures import require_call  # an update cycle alone needs none of it
+
         require_call("loss", loss, ("output", "target"), "use objective=f(model, batch) for what needs less or more")
         return functools.partial(_plain_objective, loss, ignored_by(loss))
     return functools.partial(_known_objective, _found_when_called(loss), counted)
