@@ -68,8 +68,8 @@ def wrong_values(name: str, compares: Compares | None, target: Any) -> str | Non
         return None
     advice = _TO_ZERO_AND_ONE.get((least, most))
     return (
-        f"{name} takes targets from 0 to 1, and the target goes from {least:g} to {most:g}, for which less and less loss means "
-        f"nothing; {advice or 'bring the targets to 0.0 and 1.0, or use mse_loss for other numbers'}."
+        f"{name} takes targets from 0 to 1, and the target goes from {least:g} to {most:g}, for which its loss has no lowest "
+        f"value; {advice or 'bring the targets to 0.0 and 1.0, or use mse_loss for other numbers'}."
     )
 
 
