@@ -42,5 +42,7 @@ def test_a_notice_points_at_the_users_line() -> None:
         return nn.functional.cross_entropy(output, target)
 
     with pytest.warns(Notice, match="counts as a mean over samples") as caught:
-        Trainer(model, loss=mine, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), train=(x, y), epochs=1)
+        Trainer(
+            model, loss=mine, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), train=(x, y), epochs=1, progress=False
+        ).fit()
     assert caught[0].filename == __file__

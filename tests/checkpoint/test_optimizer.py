@@ -206,7 +206,7 @@ def two_groups(model: nn.Module, *, lr: float = 0.1) -> optim.Optimizer:
     [
         (
             lambda m: optim.SGD(m.parameters(), lr=0.1),
-            "the optimizer has 1 parameter groups, in the checkpoint it has 2; make the groups",
+            "the optimizer has 1 parameter group, in the checkpoint it has 2; make the groups",
         ),
         (lambda m: optim.Adam(m.parameters()), "holds the state of SGD, and the optimizer is Adam; use the same one"),
         (

@@ -122,4 +122,4 @@ def test_a_decay_that_is_none(decay: Any) -> None:
 def test_the_plan_says_what_an_average_sees() -> None:
     text = " ".join(repr(make(ema=0.999)).split())
     assert "of the weights, decay 0.999; evaluated as …/ema/…" in text
-    assert "the average with decay=0.999 goes back about 1,000 updates, and the run has 9" in text
+    assert "ema=0.999 goes back about 1,000 updates, and the run has 9" in text

@@ -52,7 +52,24 @@ def test_wrong_widths_labels_and_metrics(tmp_path: Path) -> None:
     def off(output: Tensor, target: Tensor) -> Tensor:
         return (output - target).abs()
 
-    assert "a metric failed on an output of" in said_before_the_first_update(tmp_path, valid=(X, Y), metrics={"off": off})
+    assert "valid: metric off failed on an output of" in said_before_the_first_update(
+        tmp_path, valid=(X, Y), metrics={"off": off}
+    )
+
+
+def test_test_data_is_tried_too(tmp_path: Path) -> None:
+    wrong = (torch.randn(N, 5), Y)
+    assert "test: layer '0', Linear" in said_before_the_first_update(tmp_path, test=wrong)
+    assert "test['far']: layer '0'" in said_before_the_first_update(tmp_path, valid=(X, Y), test={"far": wrong})
+    trainer(test=(X, Y), num_workers=1, epochs=1).fit()
+
+
+def test_a_share_of_the_training_data_is_named_as_the_set_that_it_is(tmp_path: Path) -> None:
+    text = said_before_the_first_update(tmp_path, valid=0.25, metrics={"m": lambda output, target: output})
+    assert text.startswith("valid: metric m gave shape (")
+    run = trainer(valid=0.25, metrics={"m": lambda output, target: output})
+    with pytest.raises(ObjectiveError, match="valid: metric m gave shape"):
+        run.evaluate()
 
 
 def test_labels_out_of_range_that_only_the_validation_data_has(tmp_path: Path) -> None:

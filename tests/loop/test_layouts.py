@@ -120,17 +120,17 @@ def test_a_loss_function_of_ones_own_counts_samples_too() -> None:
     found = []
     for size in (8, 3):
         model = Summing()
+        trainer = make(
+            model,
+            collate_fn=collate,
+            batch_dim={"x": 1, 1: 1},
+            shared="mask",
+            objective=None,
+            loss=loss,
+            micro_batch_size=size,
+        )
         with pytest.warns(UserWarning, match="loss counts as a mean over samples"):
-            trainer = make(
-                model,
-                collate_fn=collate,
-                batch_dim={"x": 1, 1: 1},
-                shared="mask",
-                objective=None,
-                loss=loss,
-                micro_batch_size=size,
-            )
-        trainer.fit()
+            trainer.fit()
         found.append(weights(model))
     torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-12)
 

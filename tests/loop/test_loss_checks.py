@@ -1,17 +1,17 @@
 """Losses that are fed what they cannot mean: refused with the shapes, the labels and the line to change."""
 
+import copy
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from instep import Trainer
-from instep.errors import ObjectiveError
+from instep.errors import InstepError, ObjectiveError
 
 N = 40
 X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0))
@@ -78,12 +78,117 @@ def test_the_other_way_round() -> None:
     assert "use y.squeeze(1)" in text
 
 
-@pytest.mark.parametrize("batch_size", [1, 16])
-def test_targets_that_are_spread_on_purpose_train(batch_size: int) -> None:
-    """One target for several outputs, or one a batch, is no more than either side has."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, on sizes
-        trainer(F.mse_loss, X[:, :1], outputs=3, batch_size=batch_size).fit()
+@pytest.mark.parametrize(("columns", "outputs"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize("loss", [F.mse_loss, F.poisson_nll_loss, F.kl_div, nn.MultiLabelSoftMarginLoss()])
+def test_columns_that_are_spread(loss: Any, columns: int, outputs: int) -> None:
+    text = said(loss, X[:, :columns].abs(), outputs=outputs)
+    assert f"an output of shape (16, {outputs}) and a target of shape (16, {columns}) would be spread to (16, 2)" in text
+    assert "if that is meant, call the loss in an objective=, else they must be the same" in text
+
+
+def test_samples_that_are_spread_over_columns() -> None:
+    assert "would be spread to (3, 3)" in said(F.mse_loss, X[:, 0], batch_size=3)
+
+
+@pytest.mark.parametrize(
+    "loss", [F.kl_div, F.hinge_embedding_loss, F.soft_margin_loss, F.poisson_nll_loss, F.multilabel_soft_margin_loss]
+)
+def test_all_of_torchs_losses_that_spread(loss: Any) -> None:
+    text = said(loss, X[:, 0].sign(), outputs=1)
+    assert "an output of shape (16, 1) and a target of shape (16,) would be spread to (16, 16)" in text
+
+
+class Centred(nn.Module):
+    """A loss with a state, which a try must not move."""
+
+    calls: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        self.calls += 1
+        return (output - target).square().mean()
+
+
+def squared(output: Tensor, target: Tensor) -> Tensor:
+    return (output - target).pow(2).mean()
+
+
+@pytest.mark.parametrize("loss", [squared, Centred(), lambda o, t: F.l1_loss(o, t, reduction="sum")])
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_a_loss_of_ones_own_that_compares_each_with_each(loss: Any) -> None:
+    text = said(loss, X[:, 0], outputs=1)
+    assert "compares every output with every target: an output of shape (16, 1) and a target of shape (16,)" in text
+    assert 'use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0)' in text
+    if isinstance(loss, Centred):
+        assert loss.calls == 1
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda o, t: (o.squeeze(1) - t).square().mean(),
+        lambda o, t: F.mse_loss(o[:, 0], t),
+        lambda o, t: F.l1_loss(o, t.unsqueeze(1)),
+        lambda o, t: (o.flatten() - t + torch.rand(len(t))).abs().mean(),
+        lambda o, t: (o.flatten().sort()[0] - t.flatten().sort()[0]).square().mean(),  # the order makes no difference, and may
+        lambda o, t: o.square().mean(),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*counts as a mean over samples")
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_a_loss_of_ones_own_that_brings_them_to_one_shape(loss: Any) -> None:
+    trainer(loss, X[:, 0], outputs=1).fit()
+
+
+@pytest.mark.filterwarnings("ignore:.*counts as a mean over samples")
+def test_trying_a_loss_draws_no_random_numbers() -> None:
+    def noisy(output: Tensor, target: Tensor) -> Tensor:
+        return (output.squeeze(1) - target + torch.rand(len(target))).square().mean()
+
+    def paired(output: Tensor, target: Tensor) -> Tensor:
+        return noisy(output, target.squeeze(1))
+
+    one, other = (
+        trainer(loss, target, model=model)
+        for loss, target, model in zip((noisy, paired), (X[:, 0], X[:, :1]), pair_of_models(), strict=True)
+    )
+    one.fit(), other.fit()
+    assert torch.equal(one.model.weight, other.model.weight)
+
+
+def pair_of_models() -> tuple[nn.Module, nn.Module]:
+    model = nn.Linear(4, 1)
+    return model, copy.deepcopy(model)
+
+
+@pytest.mark.parametrize("loss", [F.binary_cross_entropy_with_logits, nn.BCELoss()])
+@pytest.mark.parametrize(
+    ("zero", "one", "advice"),
+    [(0, 255, "use y / 255"), (1, 2, "use y - 1"), (-1, 1, r"use (y + 1) / 2"), (0, 3, "bring the targets to 0.0 and 1.0")],
+)
+def test_binary_targets_beyond_0_and_1(loss: Any, zero: float, one: float, advice: str) -> None:
+    target = torch.where(X[:, :1] > 0, one, zero).float()
+    text = said(
+        loss, target, model=nn.Sequential(nn.Linear(4, 1), nn.Sigmoid() if isinstance(loss, nn.BCELoss) else nn.Identity())
+    )
+    assert f"takes targets from 0 to 1, and the target goes from {zero} to {one}" in text
+    assert advice in text
+
+
+def test_binary_targets_of_the_validation_data() -> None:
+    loss, y = F.binary_cross_entropy_with_logits, (X[:, :1] > 0).float()
+    with pytest.raises(ObjectiveError, match=r"valid: binary_cross_entropy_with_logits takes targets from 0 to 1"):
+        trainer(loss, y, outputs=1, valid=(X, y * 255)).fit()
+
+
+def test_a_target_that_is_nan_is_named_by_its_sample() -> None:
+    target = (X[:, :1] > 0).float()
+    target[3] = torch.nan
+    with pytest.raises(InstepError, match=r"[Ss]ample 3 of train: column 1 is nan"):
+        trainer(F.binary_cross_entropy_with_logits, target, outputs=1, batch_size=40).fit()
 
 
 def test_validation_data_is_refused_like_training_data() -> None:
@@ -169,6 +274,9 @@ def test_a_single_class() -> None:
     text = said(F.cross_entropy, Y * 0, outputs=1)
     assert "an output of shape (16, 1) has a single class, whose loss is always 0" in text
     assert "binary_cross_entropy_with_logits" in text
+    text = said(F.cross_entropy, X[:, :1], outputs=1)
+    assert "an output of shape (16, 1) has a single class, whose loss is always 0" in text
+    assert "or mse_loss for numbers of that shape" in text
 
 
 def test_single_logits() -> None:
@@ -216,8 +324,7 @@ def test_what_a_loss_raises_on_purpose_stays_as_it_is() -> None:
         def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             raise Mine("not today")
 
-    with pytest.warns(UserWarning, match="counts as a mean"):
-        run = trainer(Strict(), Y)
+    run = trainer(Strict(), Y)
     with pytest.raises(Mine, match="not today"):
         run.fit()
 
@@ -238,69 +345,3 @@ def test_what_is_right_trains(loss: Callable[..., Any], target: Any, outputs: in
     run = trainer(loss, target, outputs)
     run.fit()
     assert run.step == 3
-
-
-# --- Functions of the user's own
-
-
-def squares(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (output - target).square().mean()
-
-
-def summed_squares(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (output - target).square().sum()
-
-
-def careful(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (output.squeeze(1) - target).square().mean()
-
-
-class Squares(nn.Module):
-    """Counts its calls, which a look must not."""
-
-    calls: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        self.calls += 1
-        return squares(output, target)
-
-
-def told(loss: Any, target: torch.Tensor, **options: Any) -> list[str]:
-    """What is said while a run of three updates trains, beside that it counts samples."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        trainer(loss, target, **options).fit()
-    return [str(one.message) for one in caught if "counts as a mean" not in str(one.message)]
-
-
-@pytest.mark.parametrize("loss", [squares, summed_squares, Squares(), functools.partial(squares)])
-def test_a_function_that_couples_the_samples_is_told_once(loss: Any) -> None:
-    (text,) = told(loss, X[:, 0], outputs=1)
-    assert "couples the samples of a batch, so that a split batch trains another model: it is given an output of shape" in text
-    assert "(16, 1) and a target of shape (16,), which torch spreads to (16, 16), every output compared with every" in text
-    assert text.endswith('use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0).')
-    if isinstance(loss, Squares):
-        assert loss.calls == 3
-    (text,) = told(loss, X[:, :1], model=nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)))
-    assert text.endswith("use y.squeeze(1), or end the model without a squeeze.")
-
-
-@pytest.mark.parametrize(
-    ("loss", "target", "outputs"),
-    [(careful, X[:, 0], 1), (squares, X[:, :1], 1), (squares, X[:, :1], 3), (lambda output, target: output.mean(), X[:, 0], 1)],
-)
-def test_nothing_is_said_of_those_that_do_not(loss: Any, target: torch.Tensor, outputs: int) -> None:
-    assert told(loss, target, outputs=outputs) == []
-
-
-def test_nor_of_one_that_takes_whole_batches_only() -> None:
-    def whole(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        if len(output) < 8:
-            raise ValueError("too few")
-        return squares(output, target)
-
-    assert told(whole, X[:, 0], outputs=1, batch_size=14, drop_last=True) == []

@@ -11,11 +11,13 @@ import torchmetrics
 from torch import Tensor, nn
 
 from instep import Trainer
+from instep.distributed.world import World
 from instep.errors import DescriptionError, Notice, ObjectiveError
+from instep.loop import metrics as measuring
 from instep.loop.metrics import accuracy, as_metrics, higher_is_better
 from instep.loop.monitor import mode_for
 from instep.loop.objective import Loss
-from loop.measured import measured
+from loop.measured import CPU, in_batches, measured
 
 
 def test_accuracy_of_classes_logits_and_tokens() -> None:
@@ -209,12 +211,29 @@ def test_uint8_targets_of_156_are_not_minus_100() -> None:
     assert measured("accuracy", (output, torch.tensor([156, 156], dtype=torch.uint8))) == {"accuracy": 1.0}
 
 
+class Shifted(nn.Module):
+    """Numbers about 0 and 1, beyond them too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 0.5 + 0.3 * x
+
+
 @pytest.mark.parametrize(
     ("loss", "last"),
-    [(nn.BCELoss(), [nn.Sigmoid()]), (F.binary_cross_entropy, [nn.Sigmoid()]), (nn.BCEWithLogitsLoss(), [])],
-    ids=["BCELoss", "function", "logits"],
+    [
+        (nn.BCELoss(), [nn.Sigmoid()]),
+        (F.binary_cross_entropy, [nn.Sigmoid()]),
+        (nn.BCEWithLogitsLoss(), []),
+        (lambda output, target: 2 * F.binary_cross_entropy(output, target), [nn.Sigmoid()]),
+        (lambda output, target: 2 * F.binary_cross_entropy_with_logits(output, target), []),
+        (F.mse_loss, [nn.Sigmoid()]),
+        (F.mse_loss, [Shifted()]),
+        (lambda output, target: Loss(output.mean(), 4, output, target), [nn.Sigmoid()]),
+        (lambda output, target: Loss(output.mean(), 4, output, target), []),
+    ],
+    ids=["BCELoss", "function", "logits", "own", "own logits", "mse", "mse of a line", "Loss", "Loss of logits"],
 )
-def test_probabilities_are_told_by_the_loss(loss: Any, last: list[nn.Module]) -> None:
+def test_probabilities_are_told_by_the_loss_or_shown_by_the_outputs(loss: Any, last: list[nn.Module]) -> None:
     """A probability above 0 is no 1."""
     x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
     line = nn.Linear(1, 1)
@@ -228,6 +247,65 @@ def test_probabilities_are_told_by_the_loss(loss: Any, last: list[nn.Module]) ->
     )
     evaluation = made.evaluate((x, (x > 0).float()))
     assert (evaluation["data/accuracy"], evaluation["data/f1"]) == (1.0, 1.0)
+
+
+def test_what_outputs_show_is_shown_by_all_of_them() -> None:
+    """Logits that lie between 0 and 1 in one batch alone are logits."""
+    logits, target = torch.tensor([0.2, 0.3, 4.0, -3.0]), torch.tensor([1.0, 1.0, 1.0, 0.0])
+    assert measured(["accuracy", "f1"], *in_batches(logits, target, 2, 2)) == {"accuracy": 1.0, "f1": 1.0}
+    probabilities = torch.tensor([0.2, 0.9, 0.3, 0.6])
+    found = measured(["accuracy", "confusion_matrix"], *in_batches(probabilities, torch.tensor([0.0, 1.0, 1.0, 0.0]), 1, 3))
+    assert found == {"accuracy": 0.5, "confusion_matrix": [[1, 1], [1, 1]]}
+    assert measured("accuracy", (probabilities, torch.ones(4)), threshold=0.0) == {"accuracy": 1.0}
+
+
+def test_outputs_of_other_processes_show_it_too() -> None:
+    class Two(World):
+        def gather_objects(self, value: Any) -> list[Any]:
+            return [value, value if isinstance(value, Tensor) else [[-3.0, 4.0, 0.0]]]
+
+    metrics = as_metrics("accuracy")
+    measuring.start(metrics, CPU)
+    measuring.add(metrics, Loss(torch.tensor(0.0), 1, torch.tensor([0.2, 0.9]), torch.tensor([1.0, 1.0])))
+    assert measuring.values(metrics, Two()) == {"accuracy": 1.0}
+    assert measuring.values(metrics) == {"accuracy": 0.5}
+
+
+def test_outputs_that_do_not_count_show_nothing() -> None:
+    batch = (torch.tensor([0.2, 0.9, 7.0]), torch.tensor([0.0, 1.0, -100.0]))
+    assert measured("accuracy", batch) == {"accuracy": 1.0}
+
+
+def test_targets_of_minus_1_and_1() -> None:
+    batch = (torch.tensor([0.2, 0.9, -0.1]), torch.tensor([1.0, 1.0, -1.0]))
+    for threshold in ("auto", "nearest", 0.0):
+        assert measured("accuracy", batch, threshold=threshold) == {"accuracy": 1.0}
+
+
+@pytest.mark.parametrize(("value", "threshold"), [(0.37, "nearest"), (2.5, "auto"), (-0.3, "auto"), (3.5, 0.0)])
+@pytest.mark.parametrize("name", ["accuracy", "f1", "confusion_matrix", "auroc"])
+def test_numbers_are_no_classes(name: str, value: float, threshold: Any) -> None:
+    batch = (torch.zeros(2, 1), torch.tensor([[0.0], [value]]))
+    with pytest.raises(ObjectiveError, match=rf"{name} compares classes, and the target holds {value} .*use mae or r2"):
+        measured(name, batch, threshold=threshold)
+
+
+def test_the_accuracy_of_a_regression_is_refused_before_the_first_update() -> None:
+    x = torch.randn(16, 3)
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = (x, x.sum(1, keepdim=True))
+    made = Trainer(
+        model, loss=F.mse_loss, optimizer=optimizer, train=data, valid=data, metrics="accuracy", epochs=1, progress=False
+    )
+    with pytest.raises(ObjectiveError, match="valid: accuracy compares classes, and the target holds"):
+        made.fit()
+    assert made.step == 0
+
+
+def test_probabilities_as_targets_are_classes() -> None:
+    batch = (torch.tensor([0.2, 0.9]), torch.tensor([0.1, 0.9]))
+    assert measured("accuracy", batch) == {"accuracy": 1.0}
 
 
 def test_class_probabilities_as_target_are_told_by_the_loss() -> None:
@@ -312,4 +390,4 @@ def test_a_part_can_be_monitored() -> None:
 
 def test_notices_of_losses_nobody_knows_stay() -> None:
     with pytest.warns(Notice, match="own_loss counts as a mean over samples"):
-        trainer(own_loss)
+        trainer(own_loss).fit()

@@ -1,13 +1,14 @@
 import functools
 import warnings
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from instep import Loss
+from instep import Loss, Trainer
 from instep.errors import Notice, ObjectiveError
 from instep.loop.objective import as_loss, from_loss
 
@@ -46,17 +47,25 @@ def test_an_unknown_loss_counts_samples_and_says_so_once() -> None:
     def my_loss(output: Tensor, target: Tensor) -> Tensor:
         return output.square().mean()
 
+    assert computed(from_loss(my_loss)).count == 6
     with pytest.warns(Notice, match=r"my_loss counts as a mean over samples.*return Loss\(value, count\)") as seen:
-        objective = from_loss(my_loss)
-        assert computed(objective).count == 6
-        computed(objective)
+        trained(my_loss)
     assert len(seen) == 1
 
 
 def test_an_unknown_loss_may_return_a_loss() -> None:
-    with pytest.warns(Notice, match="lambda"):
-        objective = from_loss(lambda output, target: Loss(output.mean(), count=3))
-    assert computed(objective).count == 3
+    def my_loss(output: Tensor, target: Tensor) -> Loss:
+        return Loss(output.mean(), count=3)
+
+    assert computed(from_loss(my_loss)).count == 3
+    trained(my_loss)  # without a word
+
+
+def trained(loss: Any) -> None:
+    model = nn.Linear(2, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = (torch.randn(8, 2), torch.arange(8) % 3)
+    Trainer(model, loss=loss, optimizer=optimizer, train=data, batch_size=4, update_cycle=2, epochs=2, progress=False).fit()
 
 
 def test_a_tensor_is_a_mean_over_the_samples_of_the_batch() -> None:

@@ -186,7 +186,7 @@ def test_predictions_and_evaluations() -> None:
 
 def test_a_metric_of_the_wrong_shape() -> None:
     run = trainer(net(), metrics={"mae": lambda output, target: (output - target).abs()}, valid=(X, Y))
-    match = r"valid: a metric failed on an output of float32 \(8, 3\) and a target of int64 \(8,\): The size of tensor a"
+    match = r"valid: metric mae failed on an output of float32 \(8, 3\) and a target of int64 \(8,\): The size of tensor a"
     with pytest.raises(ObjectiveError, match=match):
         run.evaluate()
     with pytest.raises(ObjectiveError, match=r"valid: mae cannot compare an output of shape \(8, 3\)"):

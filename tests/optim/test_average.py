@@ -209,8 +209,8 @@ def test_recomputed_statistics_are_put_back_after_an_error() -> None:
 def test_a_window_longer_than_the_run_is_noted() -> None:
     assert Average(nn.Linear(1, 1), 0.9).notes(1000) == []
     assert Average(nn.Linear(1, 1), 0.999).notes(160) == [
-        "the average with decay=0.999 goes back about 1,000 updates, and the run has 160: at its end the first weights still "
-        "count 85%. decay=0.972 would fit."
+        "ema=0.999 goes back about 1,000 updates, and the run has 160: at its end the first weights still "
+        "count 85%. ema=0.97 would fit."
     ]
     assert len(Average(nn.Linear(1, 1), 0.999).notes(0)) == 1
 
@@ -230,3 +230,12 @@ def test_models_that_cannot_be_averaged() -> None:
         Average(model)
     with pytest.raises(DescriptionError, match=r"(?s)the state of the average does not fit this model: .*size mismatch"):
         Average(nn.Linear(1, 1)).load_state_dict(Average(nn.Linear(2, 1)).state_dict())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 10, 225, 1000, 54321])
+@pytest.mark.parametrize("decay", [0.5, 0.9, 0.98, 0.999, 0.99999])
+def test_the_decay_that_would_fit_does(decay: float, steps: int) -> None:
+    for note in Average(nn.Linear(1, 1), decay).notes(steps):
+        fitting = float(note.rpartition("ema=")[2].removesuffix(" would fit."))
+        assert fitting < decay
+        assert steps == 1 or Average(nn.Linear(1, 1), fitting).notes(steps) == []

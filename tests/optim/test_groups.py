@@ -259,8 +259,8 @@ def test_the_plan_is_a_table() -> None:
 
 def test_options_that_the_optimizer_does_not_know_are_noted() -> None:
     """torch takes any name: this group would train with the optimizer's own learning rate."""
-    optimizer = AdamW(param_groups(two(), {"base": {"learning_rate": 0.5, "clip_norm": 1.0}}), lr=0.1)
-    assert option_notes(optimizer) == ["the group 'base' has learning_rate=0.5, which AdamW does not know"]
+    optimizer = AdamW(param_groups(two(), {"base": {"rho": 0.5, "clip_norm": 1.0}}), lr=0.1)
+    assert option_notes(optimizer) == ["the group 'base' has rho=0.5, which AdamW does not know"]
     assert option_notes(SGD(two().parameters(), lr=0.1)) == []
 
 
@@ -381,3 +381,15 @@ def test_models_that_cannot_be_grouped_are_said() -> None:
     model = two()
     with pytest.raises(DescriptionError, match=r"a rule for the model itself is what lr= and weight_decay= are for; name a part"):
         param_groups(model, {model: {"lr": 0.1}})
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("learning_rate", "lr"), ("LR", "lr"), ("wd", "weight_decay"), ("decay", "weight_decay"), ("epsilon", "eps")],
+)
+def test_options_that_torch_calls_otherwise(option: str, meant: str) -> None:
+    with pytest.raises(
+        DescriptionError, match=f"the rule 'weight' has {option}=1, which no optimizer of torch knows; use {meant}="
+    ):
+        param_groups(nn.Linear(2, 2), {"weight": {option: 1}}, lr=0.1)
+    param_groups(nn.Linear(2, 2), {"weight": {"rho": 1}}, lr=0.1)  # may be an option of somebody's optimizer

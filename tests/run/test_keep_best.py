@@ -88,6 +88,7 @@ def test_more_may_be_kept_by_and_by(tmp_path: Path) -> None:
     assert steps(tmp_path / "run") == [4, 7, 8]
 
 
+@pytest.mark.filterwarnings("ignore:valid/told is nan")
 def test_nan_is_never_among_them(tmp_path: Path) -> None:
     make(tmp_path / "run", [float("nan"), 2.0, float("nan"), 1.0, 3.0, 4.0, 5.0, 6.0]).fit()
     assert steps(tmp_path / "run") == [2, 4, 5, 8]

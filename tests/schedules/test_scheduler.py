@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import (
+    ChainedScheduler,
     CosineAnnealingLR,
     LRScheduler,
     OneCycleLR,
@@ -227,6 +228,20 @@ def test_a_group_that_joins_later() -> None:
         DescriptionError, match="OneCycleLR was built for 2 parameter groups and the optimizer has 3 now; use a sched"
     ):
         driver.after_update()
+
+
+def test_a_scheduler_that_ends_before_the_run() -> None:
+    words = r"OneCycleLR ends after 5 steps, and the run has 10 updates; build it with total_steps, which the function is given"
+    with pytest.raises(DescriptionError, match=words):
+        drive(lambda optimizer, total_steps: OneCycleLR(optimizer, 0.1, 5), sgd(), total_steps=10)
+    with pytest.raises(DescriptionError, match=words):
+        drive(
+            lambda optimizer, total_steps: ChainedScheduler([StepLR(optimizer, 3), OneCycleLR(optimizer, 0.1, 5)], optimizer),
+            sgd(),
+            total_steps=10,
+        )
+    with pytest.raises(DescriptionError, match="OneCycleLR ends after 2 steps, and the run has 3 epochs; build it with epochs"):
+        drive(per_epoch(lambda optimizer: OneCycleLR(optimizer, 0.1, 2)), sgd(), total_steps=10, epochs=3)
 
 
 def test_what_torch_raises_is_left_as_it_is() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from instep.errors import CheckpointError
-from instep.text import listed
+from instep.text import listed, plural
 
 Named = Iterable[tuple[str, Tensor]]
 
@@ -142,8 +142,8 @@ def _require_captured(captured: Any) -> None:
 def _require_same_groups(optimizer: Optimizer, names: Mapping[Tensor, str], before: list[Any]) -> None:
     if len(optimizer.param_groups) != len(before):
         raise CheckpointError(
-            f"the optimizer has {len(optimizer.param_groups)} parameter groups, in the checkpoint it has {len(before)}; "
-            "make the groups as they were."
+            f"the optimizer has {plural(len(optimizer.param_groups), 'parameter group')}, in the checkpoint it has "
+            f"{len(before)}; make the groups as they were."
         )
     for number, (group, kept) in enumerate(zip(optimizer.param_groups, before, strict=True)):
         now, then = [names[parameter] for parameter in group["params"]], kept["parameters"]

@@ -46,7 +46,7 @@ class ErrorPlace:
         after = error.late - 1
         batch = self._earlier(last, after * every)
         followed = f"; {plural(after, 'update')} followed before anybody looked" if after else ""
-        samples = "" if batch.data is None else self._name_values(batch) or self._name_all(batch)
+        samples = "" if batch.data is None else self.name_values(batch) or self._name_all(batch)
         return NonFiniteLoss(
             f"{self._where(batch, objective)}: the loss or a gradient is not finite, and its step was made{followed}. Go back "
             f'to a checkpoint, or use on_nonfinite="skip", which waits for the device once an update.{samples}',
@@ -91,13 +91,13 @@ class ErrorPlace:
         samples = ""
         if not is_elsewhere:
             may_compute = isinstance(error, NonFiniteLoss) and not broken and self._rank is None
-            samples = self._name_values(batch) or (may_compute and self._name_by_loss(batch, compute)) or self._name_all(batch)
+            samples = self.name_values(batch) or (may_compute and self._name_by_loss(batch, compute)) or self._name_all(batch)
         return type(error)(
             f"{self._where(batch, objective)}: {error}{samples}"
             + (f" Weights that are not finite: {', '.join(broken[:8])}; an update before spoilt them." if broken else "")
         )
 
-    def _name_values(self, batch: Batch) -> str:
+    def name_values(self, batch: Batch) -> str:
         """The samples that hold a number that is not finite: all of a few, else the first."""
         found = bad_values(batch.data, self._loader.layout)
         if not found:

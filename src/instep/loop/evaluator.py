@@ -4,6 +4,7 @@ How one pass over a data set goes is in `evaluate`; here is what is looked at: e
 for it, with batch norm statistics that fit the averaged weights.
 """
 
+import contextlib
 import functools
 import itertools
 import math
@@ -26,6 +27,7 @@ from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
 from instep.loop import metrics as measuring
 from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
 from instep.loop.first_batch import FEW, can_be_tried, find_mistake
+from instep.loop.first_loss import checking_values
 from instep.loop.holders import Holders
 from instep.loop.left_as_found import LeftAsFound
 from instep.loop.metrics import Metric, Table
@@ -124,24 +126,28 @@ class Evaluator:
         return self._processes.world.broadcast_object(found)
 
     def try_first_batches(self) -> None:
-        """Send a few samples of each validation set through model, loss and metrics, and leave no trace.
+        """Send a few samples of each validation and test set through model, loss and metrics, and leave no trace.
 
         Raises what is provably wrong with them. Streams are left alone: reading one would use it up.
         """
         if isinstance(self._feed.train, Stream) or not can_be_tried(*self._splitting.modules):
             return
-        names = [name for name, data in self._feed.valid.items() if not isinstance(data, Stream)]
+        on_device: Any = {"device": self._device}
+        makers = (
+            (functools.partial(self._feed.valid_loaders, workers=0, **on_device), self._feed.valid),
+            (functools.partial(self._feed.test_loaders, **on_device), self._feed.test),
+        )
+        sets = [(make, name) for make, named in makers for name, data in named.items() if not isinstance(data, Stream)]
         found, modes = self._found.looking("first batches"), evaluating(self._model, *self._beside)
         with self._precision.algorithms(), keys.fork_rng(self._device), modes, found:
-            mistakes = [self._find_mistake(name) for name in names]
+            mistakes = [self._find_mistake(make, name) for make, name in sets]
         measuring.start(self._metrics, self._device)
         for mistake in filter(None, mistakes):
             raise mistake from mistake.__cause__
 
-    def _find_mistake(self, name: str) -> ObjectiveError | None:
-        objective = next(iter(self._objectives.values()))
-        make = functools.partial(self._feed.valid_loaders, device=self._device, workers=0)
-        loader = make(batch_size=FEW)[name]
+    def _find_mistake(self, make: Callable[..., dict[str, Loader]], name: str) -> ObjectiveError | None:
+        objective = checking_values(next(iter(self._objectives.values())))
+        loader, whole = make(batch_size=FEW)[name], make(batch_size=self._size)[name]
 
         def compute(batch: Batch) -> Loss:
             first = int(batch.indices[0])
@@ -154,13 +160,15 @@ class Evaluator:
             if self._metrics:
                 add_to_metrics(self._metrics, loss, loader)
 
-        return find_mistake(
-            functools.partial(_first_batch, loader, FEW),
-            functools.partial(_first_batch, make(batch_size=self._size)[name], self._size),
-            self._training_batch,
-            compute,
-            measure,
-        )
+        with contextlib.closing(loader), contextlib.closing(whole):
+            mistake = find_mistake(
+                functools.partial(_first_batch, loader, FEW),
+                functools.partial(_first_batch, whole, self._size),
+                self._training_batch,
+                compute,
+                measure,
+            )
+        return mistake if mistake is None else _named(mistake, name, loader)
 
     def _training_batch(self) -> Batch:
         """A batch of training data in the data's own order: samplers of users' own are not asked."""
@@ -241,7 +249,10 @@ class Evaluator:
                 beside=self._beside,
             )
             left = functools.partial(self._leave_as_found, ("numbers", name, model is self._model), look)
-            numbers = self._splitting.look(loader.batch_size, left)
+            try:
+                numbers = self._splitting.look(loader.batch_size, left)
+            except ObjectiveError as error:
+                raise _named(error, prefix.partition("/")[0], loader) from error.__cause__
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
         if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
             raise ObjectiveError(
@@ -294,6 +305,15 @@ class Evaluator:
 def _first_batch(loader: Loader, most: int) -> Batch:
     batch = next(iter(loader.batches(epoch=0)))
     return batch if batch.samples <= most else batch._replace(data=loader.layout.piece(batch.data, 0, most), samples=most)
+
+
+def _named(error: ObjectiveError, name: str, loader: Loader) -> ObjectiveError:
+    """The same error with the name of the set, where that is a share of the training data, whose samples have its name."""
+    if loader.name != "train" or not str(error).startswith("train: "):
+        return error
+    named = ObjectiveError(f"{name}{str(error).removeprefix('train')}")
+    named.__cause__ = error.__cause__
+    return named
 
 
 def _is_of_a_metric(name: str, metrics: Mapping[str, Metric]) -> bool:

@@ -80,9 +80,11 @@ def require_gradients(optimizer: Optimizer, model: nn.Module) -> RemovableHandle
         if any(p.grad is not None or p._post_accumulate_grad_hooks for p in own):  # a hook may have stepped with it already
             return
         reached = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
+        advice = "no parameter of the model: was it computed with another model than the one that the objective is given?"
+        if reached:
+            advice = f"{listed(reached)}. Pass these parameters to the optimizer."
         raise ObjectiveError(
-            "no parameter of the optimizer has a gradient, so nothing would be trained; the loss depends on "
-            f"{listed(reached) if reached else 'no parameter of the model'}. Pass these parameters to the optimizer."
+            f"no parameter of the optimizer has a gradient, so nothing would be trained; the loss depends on {advice}"
         )
 
     handle = optimizer.register_step_pre_hook(look)

@@ -1,8 +1,8 @@
 """What torch's own losses cannot mean: outputs and targets that they take in silence and that nobody wants, or refuse in
 words of the inside of torch.
 
-`check` looks at shapes alone, so it can look at every micro-batch. `explain` is asked only where torch has refused already, and
-may look at values.
+`check` looks at shapes alone, so it can look at every micro-batch. `wrong_values` looks at the first batch of a run. `explain`
+is asked only where torch has refused already, and may look at values.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,11 @@ from instep.errors import ObjectiveError
 Compares = Literal["scores", "log-probabilities", "logits", "probabilities", "numbers"]
 CLASSES = ("scores", "log-probabilities")
 BINARY = ("logits", "probabilities")
+_TO_ZERO_AND_ONE: dict[tuple[float, float], str] = {
+    (0, 255): "use y / 255",
+    (1, 2): "use y - 1",
+    (-1, 1): "use (y + 1) / 2",
+}
 
 
 def checker(name: str, compares: Compares | None) -> Callable[[tuple[Any, ...]], None] | None:
@@ -39,21 +44,36 @@ def _require_no_spreading(name: str, output: Tensor, target: Tensor) -> None:
         shape = torch.broadcast_shapes(output.shape, target.shape)
     except RuntimeError:
         raise ObjectiveError(_misfit(name, output, target)) from None
-    one_has_more = output.ndim != target.ndim and output.shape[:1] == target.shape[:1] != (1,)
-    if shape.numel() > max(output.numel(), target.numel()) or one_has_more:
-        raise ObjectiveError(
-            f"{name}: an output of shape {tuple(output.shape)} and a target of shape {tuple(target.shape)} would be spread to "
-            f"{tuple(shape)}, every output compared with every target; {same_shape(output, target)}."
-        )
+    compared = "every output compared with every target; "
+    if shape.numel() <= max(output.numel(), target.numel()):
+        compared = "numbers compared that may not belong together; if that is meant, call the loss in an objective=, else "
+    raise ObjectiveError(
+        f"{name}: {shapes_of(output, target)} would be spread to {tuple(shape)}, {compared}{same_shape(output, target)}."
+    )
 
 
 def _require_classes(name: str, output: Tensor, target: Tensor) -> None:
-    if output.ndim > 1 and output.shape[1] == 1 and not target.is_floating_point():
+    if output.ndim > 1 and output.shape[1] == 1:
+        numbers = ", or mse_loss for numbers of that shape" if target.is_floating_point() else ""
         raise ObjectiveError(
             f"{name}: an output of shape {tuple(output.shape)} has a single class, whose loss is always 0, so nothing would be "
             "trained; give the model an output for each class, or use binary_cross_entropy_with_logits with a target of "
-            "the output's shape, 0.0 or 1.0."
+            f"the output's shape, 0.0 or 1.0{numbers}."
         )
+
+
+def wrong_values(name: str, compares: Compares | None, target: Any) -> str | None:
+    """Targets of a binary loss lie between 0 and 1: beyond them its loss has no lower end. Reads the values, so once a run."""
+    if compares not in BINARY or not isinstance(target, Tensor) or not target.numel():
+        return None
+    least, most = (edge.item() for edge in torch.aminmax(target.detach()))
+    if (least >= 0 and most <= 1) or least != least:  # nan is found by its loss
+        return None
+    advice = _TO_ZERO_AND_ONE.get((least, most))
+    return (
+        f"{name} takes targets from 0 to 1, and the target goes from {least:g} to {most:g}, for which its loss has no lowest "
+        f"value; {advice or 'bring the targets to 0.0 and 1.0, or use mse_loss for other numbers'}."
+    )
 
 
 def explain(
@@ -147,6 +167,8 @@ def _binary(name: str, compares: Compares, output: Tensor, target: Tensor, ignor
         return _misfit(name, output, target)
     if target.dtype != output.dtype and not target.is_floating_point():
         return f"{name} takes targets of the output's type, {output.dtype}, and the target is {target.dtype}; use y.float()."
+    if (wrong := wrong_values(name, compares, target)) is not None:
+        return wrong
     if compares == "probabilities" and output.numel():
         least, most = (edge.item() for edge in torch.aminmax(output.detach()))
         if not (least >= 0 and most <= 1):
@@ -168,13 +190,16 @@ def _numbers(name: str, compares: Compares, output: Tensor, target: Tensor, igno
 
 
 def _misfit(name: str, output: Tensor, target: Tensor) -> str:
-    shapes = f"an output of shape {tuple(output.shape)} and a target of shape {tuple(target.shape)}"
-    return f"{name} got {shapes}; {same_shape(output, target)}."
+    return f"{name} got {shapes_of(output, target)}; {same_shape(output, target)}."
+
+
+def shapes_of(output: Tensor, target: Tensor) -> str:
+    return f"an output of shape {tuple(output.shape)} and a target of shape {tuple(target.shape)}"
 
 
 def same_shape(output: Tensor, target: Tensor) -> str:
     """What to type, where (n, 1) meets (n,)."""
-    if output.numel() == target.numel() == len(output) == len(target):
+    if output.ndim and target.ndim and output.numel() == target.numel() == len(output) == len(target):
         if output.ndim == 2 and target.ndim == 1:
             return 'use y.unsqueeze(1), with a frame target=["…"], or end the model with nn.Flatten(0)'
         if output.ndim == 1 and target.ndim == 2:

@@ -7,17 +7,14 @@ torch's own losses divide by is written down in `counts`.
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from instep.data.inputs import call_model
 from instep.data.structure import size
 from instep.errors import ObjectiveError, give_notice
-from instep.loop.torch_losses import Counted, ignored_by, known
-
-if TYPE_CHECKING:
-    from instep.loop.coupled_loss import FirstCall
+from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
 Objective = Callable[[Any, Any], "Loss | Tensor"]
@@ -31,7 +28,8 @@ class Loss:
     `value` is a mean over `count` units (samples, tokens, …): micro-batches are weighted by it, so that a split batch gives
     the gradient of the whole. `count` may be a number or a tensor on the device, which is never read back while training.
     `output` and `target` feed the metrics; targets that are `ignore_index` do not count there, and a single output above
-    `threshold` (0.5 for probabilities) means class 1. For a loss that is a sum and not a mean, use `Loss.sum`.
+    `threshold` means class 1 ("auto": 0.5 where all outputs are between 0 and 1, else 0). For a loss that is a sum and not a
+    mean, use `Loss.sum`.
 
     A mean that you compute yourself should divide by `count.clamp(min=1)`: on an accelerator the gradient of 0/0 is nan, and is
     not noticed.
@@ -50,7 +48,7 @@ class Loss:
     target: Any = None
     kind: Literal["mean", "sum"] = "mean"
     ignore_index: int | None = None  # None: -100 for classes, nothing for numbers
-    threshold: float | None = 0.0  # None: outputs are scores of classes, whatever the target looks like
+    threshold: Threshold = "auto"  # None: outputs are scores of classes, whatever the target looks like
     parts: Mapping[str, Tensor | float] | None = None
 
     @classmethod
@@ -61,11 +59,17 @@ class Loss:
         target: Any = None,
         *,
         ignore_index: int | None = None,
-        threshold: float | None = 0.0,
+        threshold: Threshold = "auto",
         parts: Mapping[str, Tensor | float] | None = None,
     ) -> "Loss":
         """A loss that is a sum: micro-batches are added up, nothing is divided."""
         return cls(value, 1, output, target, "sum", ignore_index, threshold, parts)
+
+
+class MeanOverSamples(Loss):
+    """What a loss of the user's own gave as a plain number, taken for a mean over the samples."""
+
+    __slots__ = ()
 
 
 def as_loss(returned: Any, batch: Any, count: Count = size) -> Loss:
@@ -99,7 +103,7 @@ def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
     """The objective `loss(model(x), y)` on batches `(x, y)`; several inputs become arguments of the model by `call_model`.
 
     For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
-    number of samples, which is said once.
+    number of samples, which is said at its first loss, unless that is a Loss.
     """
     if not callable(loss):
         raise ObjectiveError(f"loss={loss!r} cannot be called; pass a function loss(output, target) or a loss module.")
@@ -107,19 +111,23 @@ def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
         raise ObjectiveError(f"loss={loss.__name__} is a class; call it: loss={loss.__name__}().")
     counted = known(loss)
     if counted is None:
-        give_notice(
-            f"{_name(loss)} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
-            "return Loss(value, count) from an objective, so that a split batch stays exact."
-        )
-        from instep.loop.coupled_loss import FirstCall
+        from instep.loop.signatures import require_call  # an update cycle alone needs none of it
 
-        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target, FirstCall())
+        require_call("loss", loss, ("output", "target"), "use objective=f(model, batch) for what needs less or more")
+        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target)
     return functools.partial(_known_objective, _found_when_called(loss), counted)
 
 
-def is_torch_loss(objective: Objective) -> bool:
-    """Whether an objective was made here from one of torch's own losses."""
-    return isinstance(objective, functools.partial) and objective.func is _known_objective
+def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
+    """The loss that an objective was made of here, and what is known of it; None for an objective that somebody wrote."""
+    made: Any = objective
+    while isinstance(made, functools.partial):
+        if made.func is _known_objective:
+            return made.args[0], made.args[1]
+        if made.func is _plain_objective:
+            return made.args[0], None
+        made = made.args[0] if made.args else None  # what precision has put around it
+    return None
 
 
 def from_output() -> Objective:
@@ -154,18 +162,16 @@ def _by_target(batch: Any) -> int | None:
     return size(batch[0]) if samples is None else samples
 
 
-def _plain_objective(
-    loss: LossFunction, ignore_index: int | None, count: Count, first: "FirstCall", model: nn.Module, batch: Any
-) -> Loss:
+def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch)
     output = call_model(model, x)
     returned = loss(output, target)
-    if first.is_due:
-        first.look(loss, _name(loss), output, target, returned)
     if isinstance(returned, Loss):
         return returned
+    if not isinstance(returned, Tensor) and _entry(returned, "loss") is None:
+        raise ObjectiveError(f"the loss {name_of(loss)} returned a {type(returned).__name__}, not a tensor; leave .item() out.")
     mean = as_loss(returned, batch, count)
-    return Loss(mean.value, mean.count, output, target, ignore_index=ignore_index)
+    return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 
 def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
@@ -220,7 +226,7 @@ def _advice(batch: Any) -> str:
     return "give several inputs as ((a, b), y), or " if several else ""
 
 
-def _name(loss: LossFunction) -> str:
+def name_of(loss: LossFunction) -> str:
     if isinstance(loss, functools.partial):
-        return _name(loss.func)
+        return name_of(loss.func)
     return getattr(loss, "__name__", type(loss).__name__)

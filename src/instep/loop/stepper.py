@@ -14,10 +14,10 @@ from torch.optim import Optimizer
 
 from instep import keys
 from instep.data.loading.loader import Batch
-from instep.errors import InstepError, NonFiniteLoss, ObjectiveError, give_notice
+from instep.errors import InstepError, NonFiniteLoss, ObjectiveError
 from instep.loop.error_place import ErrorPlace
-from instep.loop.loss_graph import mistake_in
-from instep.loop.objective import Loss, Objective, as_loss, is_torch_loss
+from instep.loop.first_loss import look_at_first
+from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.torch_errors import EXPLAINED
 from instep.loop.update import UpdateCycle
 from instep.records import StepResult, Update
@@ -133,22 +133,13 @@ class Stepper:
             raise
         loss = loss if isinstance(loss, Loss) else as_loss(loss, data)
         if self._is_first:
-            self._look_at_first(loss.value)
+            self._is_first = False
+            look_at_first(self._objective, loss, is_said=self._is_said)
         return loss
 
     def watch_first_loss(self, *, is_said: bool) -> None:
-        """Look at the graph of the next loss: what is wrong with it is refused, or said where somebody wrote the objective."""
+        """Look at the next loss: what is wrong with it is refused, or said where somebody wrote the objective."""
         self._is_first, self._is_said = True, is_said
-
-    def _look_at_first(self, value: Any) -> None:
-        self._is_first = False
-        mistake = mistake_in(value) if isinstance(value, Tensor) else None
-        if mistake is None:
-            return
-        if is_torch_loss(self._objective):
-            raise ObjectiveError(f"{mistake} If it is meant, call the loss in an objective=.")
-        if self._is_said:
-            give_notice(mistake)
 
     def count(self, batch: Batch, result: StepResult) -> Update:
         """Count the step that was made, and give the record of it."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from instep import keys
@@ -17,6 +18,7 @@ from instep.loop.error_place import ErrorPlace
 from instep.loop.objective import LossFunction, Objective, counting, from_loss, from_output
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
+from instep.loop.signatures import require_call, second_parameter
 from instep.loop.stepper import Stepper
 from instep.loop.update import UpdateCycle
 from instep.optim.average import Average
@@ -32,6 +34,7 @@ Objectives = Objective | Mapping[str, Objective] | None
 def as_module(model: nn.Module | Mapping[str, nn.Module]) -> nn.Module:
     """What was passed as `model=`, as one module; several are held by name."""
     if isinstance(model, nn.Module):
+        _require_weights(model)
         return model
     if not isinstance(model, Mapping):
         raise DescriptionError(f"model is a {type(model).__name__}; pass a torch.nn.Module, or several by name.")
@@ -40,10 +43,25 @@ def as_module(model: nn.Module | Mapping[str, nn.Module]) -> nn.Module:
     for name, part in model.items():
         if not isinstance(part, nn.Module):
             raise DescriptionError(f"model[{name!r}] is a {type(part).__name__}; pass a torch.nn.Module.")
+        _require_weights(part)
     try:
         return nn.ModuleDict(model)
     except (KeyError, TypeError) as error:
         raise DescriptionError(f"model= has a name that cannot be used: {error.args[0]}; use another one.") from None
+
+
+def _require_weights(model: nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise DescriptionError(
+                f"{name} is lazy: it has no shape before the model has seen data. Call the model once, like model(x[:2]), and "
+                "make the optimizer after that."
+            )
+        if parameter.is_meta:
+            raise DescriptionError(
+                f"{name} is on the meta device and has no values; make the model without it, or give it weights: "
+                'model.to_empty(device="cpu"), then load or initialise them, and make the optimizer after that.'
+            )
 
 
 def objectives_for(loss: LossFunction | None, objective: Objectives, layout: BatchLayout = BY_SAMPLE) -> dict[str, Objective]:
@@ -67,10 +85,22 @@ def objective_for(loss: LossFunction | None, objective: Objective | None, layout
     if objective is not None:
         if not callable(objective):
             raise DescriptionError(f"objective={objective!r} cannot be called; pass a function (model, batch) -> Loss.")
+        _require_objective(objective)
         return objective if count is None else counting(objective, count)
     if loss is not None:
         return from_loss(loss, count)
     return from_output() if count is None else counting(from_output(), count)
+
+
+def _require_objective(objective: Any) -> None:
+    if isinstance(objective, type):
+        raise DescriptionError(f"objective={objective.__name__} is a class; call it: objective={objective.__name__}(…).")
+    if second_parameter(objective) == "batch_idx":  # a method of a LightningModule
+        raise DescriptionError(
+            "objective= is called as objective(model, batch), and this one takes (batch, batch_idx); use "
+            "objective=lambda model, batch: model.training_step(batch, 0)."
+        )
+    require_call("objective", objective, ("model", "batch"), "unpack the batch inside: x, y = batch")
 
 
 def optimizers_for(optimizer: Optimizers, names: list[str], model: nn.Module) -> dict[str, Optimizer]:
@@ -100,7 +130,7 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
             raise DescriptionError(
                 f"optimizer is a {type(optimizer).__name__}; pass an optimizer, or a function of the parameters."
             )
-        optimizer = optimizer(model.parameters())
+        optimizer = _made(optimizer, model)
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer= returned a {type(optimizer).__name__}; it must return a torch.optim.Optimizer.")
     own = set(model.parameters())
@@ -109,6 +139,20 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
     if not any(p.requires_grad for group in optimizer.param_groups for p in group["params"]):
         raise DescriptionError("every parameter of the optimizer is frozen (requires_grad=False), so nothing would train.")
     return optimizer
+
+
+def _made(make: MakeOptimizer, model: nn.Module) -> Any:
+    """What a function of the parameters makes; one of the model, or of nothing, is refused in words."""
+    advice = "write optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=1e-3), or pass the optimizer itself"
+    require_call("optimizer", make, ("parameters",), advice)
+    try:
+        return make(model.parameters())
+    except AttributeError as error:
+        if "'generator' object" not in str(error):
+            raise
+        raise DescriptionError(
+            f"optimizer= is called with the parameters of the model, and takes them for something else ({error}); {advice}."
+        ) from error
 
 
 def steppers_for(

@@ -35,7 +35,7 @@ def explain(error: BaseException, model: nn.Module, data: Any) -> ObjectiveError
     frames = list(_frames(error.__traceback__))
     if not frames or is_raised_by_user(error):
         return None
-    text = _of_call(error, model, frames) or _of_layer(error, model, frames) or _of_devices(error, model)
+    text = _of_call(error, model, frames) or _of_layer(error, model, frames) or _of_devices(error, model) or _of_graph(error)
     if text is None:
         return None
     explained = ObjectiveError(f"{text} The batch has {describe(data)}.{user_line(error)}")
@@ -189,4 +189,13 @@ def _of_devices(error: BaseException, model: nn.Module) -> str | None:
     return (
         f"tensors on different devices met ({first}); the model is on {', '.join(where)}. A tensor that forward() makes needs "
         "device=x.device, one that the module keeps is sent along after register_buffer()."
+    )
+
+
+def _of_graph(error: BaseException) -> str | None:
+    if "backward through the graph a second time" not in str(error):
+        return None
+    return (
+        "the graph of the loss was gone back through already. Leave backward() to the Trainer, and return the loss; or, where a "
+        "tensor of an update before is part of it (a hidden state), detach() what is kept."
     )

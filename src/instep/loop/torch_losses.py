@@ -23,10 +23,13 @@ from torch.nn import functional as F
 
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
-from instep.loop.loss_checks import Compares, checker, explain
+from instep.loop.loss_checks import Compares, checker, explain, wrong_values
 from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]
+# A single output above it means class 1. "auto": what outputs and targets show, "nearest": halfway between the two targets;
+# None: outputs are scores of several classes.
+Threshold = float | Literal["auto", "nearest"] | None
 Arguments = tuple[Any, ...]
 Count = Callable[[Arguments], Tensor | int]
 Setting = Callable[[str], Any]  # the name of an option -> its value now, None where the loss has no such option
@@ -46,10 +49,16 @@ class Counted:
     arguments: Callable[[Any, Any], Arguments]  # (output, target) -> the positional arguments of the loss
     count: Count  # arguments -> what a mean of them divides by: int where shapes tell, else 0-dim, still on the device
     ignore_index: int | None = None  # which targets do not count; None: it has no word for that
-    threshold: float | None = 0.0  # a single output above it means class 1; None: outputs are scores of several classes
+    threshold: Threshold = "auto"
     name: str = ""
     compares: Compares | None = None
     check: Callable[[Arguments], None] | None = None  # raises where the shapes of the arguments cannot be meant
+
+    def require_values(self, target: Any) -> None:
+        """Raises where the values of a target cannot be meant. Waits for the device."""
+        wrong = wrong_values(self.name, self.compares, target)
+        if wrong is not None:
+            raise ObjectiveError(wrong)
 
     def explain(self, arguments: Arguments, error: Exception) -> ObjectiveError | None:
         """What the loss raised, in words; None where nothing better can be said."""
@@ -393,7 +402,7 @@ class Rule:
     names: tuple[str, ...]
     forms: tuple[Form, ...]
     count: Callable[[Setting], Count]
-    threshold: float | None = 0.0  # see Counted
+    threshold: Threshold = "auto"
     compares: Compares | None = None
 
 
@@ -403,18 +412,24 @@ TABLE = (
     Rule(("LinearCrossEntropyLoss",), PAIR, by_classes, threshold=None),
     Rule(("linear_cross_entropy",), TWO_AND_TARGET, by_classes, threshold=None),
     Rule(("BCELoss", "binary_cross_entropy"), PAIR, always(elements), threshold=0.5, compares="probabilities"),
-    Rule(("BCEWithLogitsLoss", "binary_cross_entropy_with_logits"), PAIR, always(elements), compares="logits"),
-    Rule(("L1Loss", "MSELoss"), PAIR, always(elements), compares="numbers"),
-    Rule(("l1_loss", "mse_loss"), PAIR, by_weight, compares="numbers"),
-    Rule(("SmoothL1Loss", "smooth_l1_loss", "HuberLoss", "huber_loss"), PAIR, always(elements), compares="numbers"),
+    Rule(("BCEWithLogitsLoss", "binary_cross_entropy_with_logits"), PAIR, always(elements), threshold=0.0, compares="logits"),
+    Rule(("L1Loss", "MSELoss"), PAIR, always(elements), threshold="nearest", compares="numbers"),
+    Rule(("l1_loss", "mse_loss"), PAIR, by_weight, threshold="nearest", compares="numbers"),
+    Rule(
+        ("SmoothL1Loss", "smooth_l1_loss", "HuberLoss", "huber_loss"),
+        PAIR,
+        always(elements),
+        threshold="nearest",
+        compares="numbers",
+    ),
     Rule(("KLDivLoss", "kl_div"), PAIR, by_reduction, compares="numbers"),
     Rule(("PoissonNLLLoss", "poisson_nll_loss"), PAIR, always(elements), compares="numbers"),
     Rule(("GaussianNLLLoss", "gaussian_nll_loss"), MEAN_AND_VARIANCE, always(elements_of_two), compares="numbers"),
     Rule(("HingeEmbeddingLoss", "hinge_embedding_loss"), PAIR, always(elements), compares="numbers"),
-    Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements), compares="numbers"),
+    Rule(("SoftMarginLoss", "soft_margin_loss"), PAIR, always(elements), threshold=0.0, compares="numbers"),
     Rule(("MultiMarginLoss", "multi_margin_loss"), PAIR, always(labels), threshold=None),
     Rule(("MultiLabelMarginLoss", "multilabel_margin_loss"), PAIR, always(rows)),
-    Rule(("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss"), PAIR, always(rows), compares="numbers"),
+    Rule(("MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss"), PAIR, always(rows), threshold=0.0, compares="numbers"),
     Rule(("CosineEmbeddingLoss", "cosine_embedding_loss"), TWO_AND_TARGET, always(pairs)),
     Rule(("MarginRankingLoss", "margin_ranking_loss"), TWO_AND_TARGET, always(elements)),
     Rule(("TripletMarginLoss", "triplet_margin_loss"), TRIPLET, always(rows)),

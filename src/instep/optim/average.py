@@ -86,11 +86,9 @@ class Average:
         share = self.decay ** max(0, total_steps - 1)
         if share < 0.01:
             return []
-        fitting = 1 - 0.01 ** (1 / max(1, total_steps))
-        digits = 1 - math.floor(math.log10(fitting))
         return [
-            f"the average with decay={self.decay:g} goes back about {round(1 / (1 - self.decay)):,} updates, and the run has "
-            f"{total_steps:,}: at its end the first weights still count {share:.0%}. decay={1 - fitting:.{digits}g} would fit."
+            f"ema={self.decay:g} goes back about {round(1 / (1 - self.decay)):,} updates, and the run has {total_steps:,}: at "
+            f"its end the first weights still count {share:.0%}. ema={_fitting(total_steps, below=self.decay):g} would fit."
         ]
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -132,6 +130,16 @@ class Average:
             and not is_frozen(original)
             and (original.training or not self._model.training)
         ]
+
+
+def _fitting(total_steps: int, *, below: float) -> float:
+    """The roundest decay, near the largest, with which the first weights count less than 1 % at the end of a run."""
+    largest: float = 0.01 ** (1 / max(1, total_steps - 1))
+    for digits in range(2, 16):
+        fitting: float = (math.ceil(largest * 10**digits) - 1) / 10**digits
+        if 0 < fitting < below and 1 - fitting < 2 * (1 - largest):
+            return fitting
+    return largest / 2
 
 
 def _copied(model: nn.Module, decay: float) -> AveragedModel:

@@ -20,6 +20,12 @@ Options = Mapping[str, Any]
 Rules = Mapping[Any, Options]  # by What: a key type does not vary, and {"a": …} would not be a Mapping[What, …]
 
 
+# Names that other libraries use, and what torch's optimizers call them. Any other name may be an option of somebody's optimizer.
+_MEANT = dict.fromkeys(("learning_rate", "learningrate", "learn_rate", "lr"), "lr") | dict.fromkeys(
+    ("wd", "decay", "weightdecay", "l2", "l2_penalty"), "weight_decay"
+) | {"epsilon": "eps", "mom": "momentum"}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Group:
     """One group before it is made."""
@@ -191,6 +197,10 @@ def _check_options(where: str, options: Options) -> None:
     for option in ("params", "name"):
         if option in options:
             raise DescriptionError(f"{where} sets {option!r}, which comes from the rule itself; leave it out.")
+    for option in options:
+        meant = _MEANT.get(option.lower().replace("-", "_")) if isinstance(option, str) else None
+        if meant is not None and meant != option:
+            raise DescriptionError(f"{where} has {option}={options[option]!r}, which no optimizer of torch knows; use {meant}=.")
     for option in ("lr", "weight_decay"):
         value = options.get(option, 0.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:

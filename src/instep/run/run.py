@@ -32,6 +32,7 @@ from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
+from instep.optim.train_mode import TrainMode
 from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, SampleLoss, StepResult
 from instep.run.checkpoints import Saver
@@ -88,6 +89,7 @@ class Run:
         self.model = model
         self.precision = precision
         self.modes = modes
+        self.train_mode = TrainMode(model)
         self.unfreezing = unfreezing
         self.ema = ema
         self.splitting = splitting
@@ -128,13 +130,13 @@ class Run:
         return Session(self)
 
     def try_validation(self) -> None:
-        """Send a few samples of the validation data through model, loss and metrics, ahead of a run's first update.
+        """Send a few samples of the validation and test data through model, loss and metrics, ahead of a run's first update.
 
         Only where all that is called is the model, and a loss of torch's or a module, whose state can be put back; a compiled
         model would be compiled once more, and of several processes others would wait.
         """
         loss, is_own = self.options.loss, self.options.objective is not None
-        if not self.valid_loaders or is_own or self.options.compile or self.processes.are_several:
+        if not (self.valid_loaders or self.feed.test) or is_own or self.options.compile or self.processes.are_several:
             return
         if loss is None or isinstance(loss, nn.Module) or known(loss) is not None:
             self.evaluator.try_first_batches()
@@ -277,6 +279,7 @@ class Run:
             raise DescriptionError("a run with several optimizers cannot be rehearsed: which learning rate is meant?")
         feed = self.feed.for_looking("find_lr() or find_batch_size()")
         self.modes.train()
+        self.train_mode.enter()
         loader = feed.train_loader(
             batch_size=self.batch_size if samples is None else samples,
             device=self.device,
@@ -304,6 +307,7 @@ class Run:
         with self.precision.algorithms(), contextlib.ExitStack() as closing:
             closing.callback(loader.close)
             self.modes.train()
+            self.train_mode.enter()
             batches = closing.enter_context(contextlib.closing(loader.batches(epoch=0)))
             for batch in itertools.islice(batches, min(2, self.state.steps_per_epoch)):
                 for stepper in self.steppers:

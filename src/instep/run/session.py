@@ -17,9 +17,11 @@ from instep.data.loading.loader import Batch
 from instep.errors import UpdateError
 from instep.loop.first_batch import look_after, require_gradients
 from instep.loop.stepper import Stepper
+from instep.optim.train_mode import say_in_eval
 from instep.records import StepResult, Update
 from instep.run.entry import Found, checkpoints_in
 from instep.run.folder import CHECKPOINTS
+from instep.run.nan_value import say_nan
 from instep.run.training_state import capture, restore
 
 if TYPE_CHECKING:
@@ -33,18 +35,22 @@ class Session:
         self._run = run
         self._algorithms = ExitStack()
         self._ended_as = "failed"
+        self._is_nan_said = False  # of the monitored value
+        self._is_in_train_mode = True  # the model, as far as was said
 
     def __enter__(self) -> "Session":
         run = self._run
         if run.state.is_running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
+        run.train_mode.enter()  # before a checkpoint says in which modes the run goes on
         if run.folder is not None:
             run.model_state.attributes.begin()  # before a checkpoint or an update changes them
         if not run.state.step and not run.state.is_over() and not checkpoints_in(run.folder):
             run.try_validation()  # before anything is written
         notices = self._resume()
         run.state.is_running, run.state.folder = True, run.folder
+        self._is_in_train_mode = run.model.training
         try:
             run.entry.set_status("running", run.state.step)
             run.write_range_tests()
@@ -101,6 +107,9 @@ class Session:
             run.unfreezing.reach(epoch)
             run.modes.train()
             for batch in run.loader.batches(epoch, index):
+                if self._is_in_train_mode and not run.model.training:
+                    self._is_in_train_mode = False
+                    say_in_eval()
                 state.is_torn = True  # until the update is made and counted
                 yield batch
                 if state.step >= state.stop or state.patience_is_over:
@@ -153,6 +162,8 @@ class Session:
         run.settle()  # a model that is spoilt already must be neither judged nor saved
         evaluation = run.evaluate()
         is_best = monitor is not None and monitor.see(evaluation)
+        if not self._is_nan_said:
+            self._is_nan_said = say_nan(run, evaluation)
         if is_best:
             state.best_step = state.step
             state.best_weights = run.model_state.copy() if run.folder is None else None
@@ -249,6 +260,7 @@ class Session:
     def _close(self) -> None:
         run, state = self._run, self._run.state
         state.is_running = False
+        run.train_mode.remember()
         for loader in (run.loader, *run.valid_loaders.values()):
             loader.close()  # worker processes are started again when a batch is asked for
         run.modes.eval()

@@ -16,6 +16,7 @@ from instep.schedules.function import FromFunction
 from instep.schedules.plateau import Plateau, PlateauDrive
 from instep.schedules.schedule import Curve, Schedule, starting_lr
 from instep.schedules.scheduler import PerEpoch, build_per_epoch, build_scheduler, named, required_parameters
+from instep.text import plural
 
 # What `schedule=` may be.
 AnySchedule = Schedule | Plateau | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
@@ -189,8 +190,8 @@ class PositionDrive(StillDrive):
     def _take_in(self, groups: list[dict[str, Any]]) -> None:
         if len(groups) < len(self._curves):
             raise DescriptionError(
-                f"the optimizer had {len(self._curves)} parameter groups and has {len(groups)} now, and it is not clear which "
-                "is gone; freeze a group instead of removing it."
+                f"the optimizer had {plural(len(self._curves), 'parameter group')} and has {len(groups)} now, and it is not "
+                "clear which is gone; freeze a group instead of removing it."
             )
         start_of_largest, base_of_largest = self._largest
         for group in groups[len(self._curves) :]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from instep.errors import DescriptionError
 from instep.schedules.schedule import Curve, Group, Schedule, starting_lr
+from instep.text import plural
 
 Anneal = Literal["cos", "linear"]
 
@@ -71,7 +72,8 @@ class OneCycle(Schedule):
             return [self.max_lr * (start / largest) if largest else self.max_lr for start in starts]
         if len(self.max_lr) != len(starts):
             raise DescriptionError(
-                f"max_lr={list(self.max_lr)} has {len(self.max_lr)} values and the optimizer {len(starts)} parameter groups; "
+                f"max_lr={list(self.max_lr)} has {plural(len(self.max_lr), 'value')} and the optimizer "
+                f"{plural(len(starts), 'parameter group')}; "
                 "give one value for each group, or one number for all."
             )
         return list(self.max_lr)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, ReduceLROnPlateau
 
 from instep.errors import DescriptionError
+from instep.text import plural
 
 When = Literal["update", "epoch", "evaluation"]
 
@@ -87,8 +88,8 @@ class SchedulerDrive:
                 raise
             name = type(self._scheduler).__name__
             raise DescriptionError(
-                f"{name} was built for {self._groups} parameter groups and the optimizer has {now} now; use a schedule that is a "
-                "function of position, such as instep.OneCycle or those of instep.schedules: groups may join those later."
+                f"{name} was built for {plural(self._groups, 'parameter group')} and the optimizer has {now} now; use a schedule "
+                "that is a function of position, like instep.OneCycle or those of instep.schedules: groups may join those later."
             ) from error
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,6 +107,7 @@ class SchedulerDrive:
 def build_scheduler(f: Callable[..., object], optimizer: Optimizer, total_steps: int) -> SchedulerDrive:
     """The drive of a scheduler that counts updates, or of one that waits for a plateau."""
     scheduler = _built(f(optimizer, total_steps), optimizer)
+    _require_length(scheduler, total_steps, "updates", "total_steps")
     return SchedulerDrive(scheduler, "evaluation" if isinstance(scheduler, ReduceLROnPlateau) else "update")
 
 
@@ -125,6 +127,8 @@ def build_per_epoch(per_epoch: PerEpoch, optimizer: Optimizer, epochs: int | Non
             "ReduceLROnPlateau is stepped after each evaluation, not by epochs; pass it without per_epoch: "
             "schedule=lambda optimizer, total_steps: ReduceLROnPlateau(optimizer)."
         )
+    if epochs is not None:
+        _require_length(scheduler, epochs, "epochs", "epochs")
     return SchedulerDrive(scheduler, "epoch")
 
 
@@ -140,6 +144,17 @@ def _built(scheduler: object, optimizer: Optimizer) -> LRScheduler:
             "use the optimizer that the function is given: lambda optimizer, total_steps: …"
         )
     return scheduler
+
+
+def _require_length(scheduler: LRScheduler, steps: int, unit: str, argument: str) -> None:
+    """That a scheduler which ends, as OneCycleLR does, does not end before the run: torch raises in the middle of it."""
+    for part in (scheduler, *(getattr(scheduler, "_schedulers", ()) if isinstance(scheduler, ChainedScheduler) else ())):
+        ends = getattr(part, "total_steps", None)
+        if isinstance(ends, int) and ends < steps:
+            raise DescriptionError(
+                f"{type(part).__name__} ends after {ends:,} steps, and the run has {steps:,} {unit}; build it with {argument}, "
+                "which the function is given."
+            )
 
 
 def required_parameters(f: Callable[..., object]) -> int | None:

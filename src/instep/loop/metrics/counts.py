@@ -8,8 +8,10 @@ from torch import Tensor
 from instep.data.device import readable
 from instep.distributed.world import World
 from instep.errors import ObjectiveError
+from instep.loop.metrics.border import BORDERS, Border
 from instep.loop.metrics.forms import Classified, as_classes, as_scores, by_label, classify
 from instep.loop.metrics.metric import summed
+from instep.loop.torch_losses import Threshold
 
 
 class Counts:
@@ -19,12 +21,18 @@ class Counts:
         self._name = name
         self._counts: Tensor | None = None
         self._kind = "classes"
+        self._border: Border | None = None  # where it is left to the data
 
     def reset(self, device: torch.device) -> None:
-        self._counts = None
+        self._counts = self._border = None
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
-        counts = self._count(output, target, ignore_index, threshold)
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
+        border = self._border or Border()
+        if border.add(self._name, output, target, ignore_index, threshold):
+            self._border = border
+            counts = torch.stack([self._count(output, target, ignore_index, value) for value in BORDERS])
+        else:
+            counts = self._count(output, target, ignore_index, threshold)
         if self._counts is not None and self._counts.shape != counts.shape:
             raise ObjectiveError(
                 f"{self._name} met {self._counts.shape[-1]} classes in one batch and {counts.shape[-1]} in another; every batch "
@@ -35,9 +43,10 @@ class Counts:
     def total(self, world: World | None = None) -> tuple[str, Tensor]:
         """What dimension 1 of the outputs holds, "classes" or "labels", and the counts."""
         assert self._counts is not None
-        return self._kind, summed(self._counts, world)
+        counts = summed(self._counts, world)
+        return self._kind, counts if self._border is None else counts[self._border.index(world)]
 
-    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: float | None) -> Tensor:
+    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: Threshold) -> Tensor:
         raise NotImplementedError
 
 
@@ -48,7 +57,7 @@ class Right(Counts):
         super().__init__(name)
         self._top = top
 
-    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: float | None) -> Tensor:
+    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: Threshold) -> Tensor:
         if self._top > 1:
             scores, right, counted = as_classes(self._name, output, target, ignore_index)
             if scores.shape[1] < self._top:
@@ -66,7 +75,7 @@ class Right(Counts):
 class ClassTotals(Counts):
     """Of each class or label: how often it was chosen rightly, how often it was chosen, how often it was there."""
 
-    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: float | None) -> Tensor:
+    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: Threshold) -> Tensor:
         seen = classified(self._name, output, target, ignore_index, threshold)
         self._kind = seen.kind
         if seen.kind == "labels":
@@ -85,7 +94,7 @@ class ClassTotals(Counts):
 class Confusion(Counts):
     """How often class i (row) was taken for class j (column); for labels, such a table of absent and there for each."""
 
-    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: float | None) -> Tensor:
+    def _count(self, output: Any, target: Any, ignore_index: int | None, threshold: Threshold) -> Tensor:
         seen = classified(self._name, output, target, ignore_index, threshold)
         self._kind = seen.kind
         number = seen.number
@@ -98,7 +107,7 @@ class Confusion(Counts):
         return count(index, number * 4).reshape(number, 2, 2)
 
 
-def classified(name: str, output: Any, target: Any, ignore_index: int | None, threshold: float | None) -> Classified:
+def classified(name: str, output: Any, target: Any, ignore_index: int | None, threshold: Threshold) -> Classified:
     """The same, where it matters what dimension 1 holds."""
     scores, indices = as_scores(name, output, target, threshold)
     if scores.ndim == indices.ndim == 3 and scores.shape[1] > 1:

@@ -11,6 +11,7 @@ from instep.distributed.world import World
 from instep.errors import ObjectiveError
 from instep.loop.metrics.forms import as_classes, as_numbers
 from instep.loop.metrics.metric import BatchSums, double
+from instep.loop.torch_losses import Threshold
 
 
 class Summed:
@@ -27,7 +28,7 @@ class Summed:
 class Errors(Summed):
     """Σ |p − y|, Σ (p − y)² and how many there are."""
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         output, target = as_numbers(self._name, output, target)
         counted, error, _ = counted_errors(output, target, ignore_index)
         self._sums.add(counted.sum(), error.abs().sum(), error.square().sum(), device=error.device)
@@ -48,7 +49,7 @@ class Variation(Summed):
 
     _columns = 0
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         output, target = as_numbers(self._name, output, target)
         if output.ndim not in (1, 2):
             raise ObjectiveError(
@@ -75,7 +76,7 @@ class Variation(Summed):
 class LogLikelihood(Summed):
     """Σ −log p(target), and over how many targets."""
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         scores, index, counted = as_classes(self._name, output, target, ignore_index)
         each = F.cross_entropy(scores.to(torch.promote_types(scores.dtype, torch.float32)), index, reduction="none")
         total = torch.where(counted, each, 0).sum(dtype=double(each.device))

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from instep.data.device import readable
 from instep.errors import ObjectiveError
+from instep.loop.torch_losses import Threshold
 
 IGNORED = -100  # what torch's losses ignore where nothing else is said
 
@@ -31,22 +32,22 @@ class Classified:
     counted: Tensor
 
 
-def classify(
-    name: str, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0
-) -> Classified:
+def classify(name: str, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> Classified:
     """The classes or labels that an output chooses."""
     output, target = as_scores(name, output, target, threshold)
-    target, counted = _counted(target, ignore_index)
+    target, counted = counted_targets(target, ignore_index)
     if output.ndim > target.ndim:
         classes = output.shape[1]
         _require_classes(name, target, counted, classes)
         return Classified("classes", classes, output.argmax(1), _index(target, counted), counted)
-    chosen, right = output > (threshold or 0.0), (target > 0.5) & counted
+    require_binary(name, target, counted, threshold)
+    border = threshold if isinstance(threshold, int | float) else 0.0
+    chosen, right = output > border, (target > 0.5) & counted
     kind, number = _kind(output.shape)
     return Classified(kind, number, chosen.long(), right.long(), counted)
 
 
-def as_scores(name: str, output: Any, target: Any, threshold: float | None) -> tuple[Tensor, Tensor]:
+def as_scores(name: str, output: Any, target: Any, threshold: Threshold) -> tuple[Tensor, Tensor]:
     """Scores (n, classes, …) with indices (n, …), or logits and targets of one shape."""
     output, target = require_tensors(name, output, target)
     if _are_classes(output, target):
@@ -66,7 +67,7 @@ def as_classes(name: str, output: Any, target: Any, ignore_index: int | None) ->
     output, target = as_scores(name, output, target, None)
     if output.ndim == target.ndim:
         raise mismatch(name, output, target, "scores (n, classes, …) for class indices (n, …)")
-    target, counted = _counted(target, ignore_index)
+    target, counted = counted_targets(target, ignore_index)
     _require_classes(name, target, counted, output.shape[1])
     return output, _index(target, counted), counted
 
@@ -130,10 +131,26 @@ def _kind(shape: torch.Size) -> tuple[Literal["classes", "labels"], int]:
     return "labels", shape[1]
 
 
-def _counted(target: Tensor, ignore_index: int | None) -> tuple[Tensor, Tensor]:
+def counted_targets(target: Tensor, ignore_index: int | None) -> tuple[Tensor, Tensor]:
     """The target, and where it counts. In uint8, 156 would equal an ignore_index of -100."""
     target = target if target.is_floating_point() else target.long()
     return target, target != (IGNORED if ignore_index is None else ignore_index)
+
+
+def require_binary(name: str, target: Tensor, counted: Tensor, threshold: Threshold) -> None:
+    """That targets of single outputs are there or not: 0 and 1, -1 and 1, or with a loss on probabilities something between."""
+    if not readable(target) or not target.numel() or not target.is_floating_point():
+        return
+    bad = ((target < 0) & (target != -1)) | (target > 1)
+    if threshold == "nearest":
+        bad |= target != target.round()
+    bad &= counted
+    if not bad.any():
+        return
+    raise ObjectiveError(
+        f"{name} compares classes, and the target holds {target[bad][0].item():.4g} for an output of one number; use mae or r2, "
+        "or a model with an output for each class and targets of whole numbers (n,)."
+    )
 
 
 def _index(target: Tensor, counted: Tensor) -> Tensor:

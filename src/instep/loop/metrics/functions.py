@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from instep.data.device import is_out_of_memory
+from instep.data.loading.failure import user_line
 from instep.data.structure import size
 from instep.distributed.world import World
 from instep.errors import ObjectiveError
 from instep.loop.metrics.metric import BatchSums, Metric, double
-from instep.loop.torch_losses import seen
+from instep.loop.torch_errors import EXPLAINED, describe, is_raised_by_user
+from instep.loop.torch_losses import Threshold, seen
 
 Function = Callable[[Any, Any], Any]
 
@@ -32,7 +34,7 @@ class FunctionValues:
     def reset(self, device: torch.device) -> None:
         self._sums.clear()
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         samples = size(target) if size(target) is not None else size(output)
         values = self._values(output, target, samples)
         values = values.detach().to(double(values.device))
@@ -45,7 +47,7 @@ class FunctionValues:
         return total / count if count else math.nan
 
     def _values(self, output: Any, target: Any, samples: int | None) -> Tensor:
-        returned = self._function(output, target)
+        returned = self._called(output, target)
         try:
             values = torch.as_tensor(returned)
         except (TypeError, ValueError, RuntimeError):
@@ -57,6 +59,18 @@ class FunctionValues:
                 "number for the batch."
             )
         return values
+
+    def _called(self, output: Any, target: Any) -> Any:
+        try:
+            return self._function(output, target)
+        except Exception as error:
+            if not isinstance(error, EXPLAINED) or is_raised_by_user(error) or is_out_of_memory(error):
+                error.add_note(f"(in the metric {self._name})")
+                raise
+            raise ObjectiveError(
+                f"metric {self._name} failed on an output of {describe(output)} and a target of {describe(target)}: "
+                f"{' '.join(str(error).split())}{user_line(error)}"
+            ) from error
 
 
 class TorchmetricsState:
@@ -70,7 +84,7 @@ class TorchmetricsState:
         self._metric.to(device)
         self._metric.reset()
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         try:
             self._metric.update(output, target)
         except (ValueError, TypeError, IndexError, RuntimeError) as error:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from instep.distributed.world import World, in_turn
 from instep.loop.objective import Loss
+from instep.loop.torch_losses import Threshold
 
 Table = list[Any]  # rows of whole numbers: a confusion matrix
 Gives = Literal["number", "parts", "table"]
@@ -22,7 +23,7 @@ class State(Protocol):
 
     def reset(self, device: torch.device) -> None: ...
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         """Take in a batch: `ignore_index` marks targets that do not count, a single output above `threshold` means 1.
 
         None is what most losses leave unsaid: -100 for classes, nothing for numbers. `threshold=None` says that outputs are

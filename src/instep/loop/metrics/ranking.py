@@ -13,6 +13,7 @@ from instep.distributed.world import World
 from instep.loop.metrics.counts import classified
 from instep.loop.metrics.forms import as_scores, by_label
 from instep.loop.metrics.metric import double
+from instep.loop.torch_losses import Threshold
 
 Total = list[tuple[Tensor, Tensor]]  # of each class or label: its scores, and whether it is there
 
@@ -27,7 +28,7 @@ class Scores:
     def reset(self, device: torch.device) -> None:
         self._batches = []
 
-    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: float | None = 0.0) -> None:
+    def add(self, output: Any, target: Any, *, ignore_index: int | None = None, threshold: Threshold = 0.0) -> None:
         seen = classified(self._name, output, target, ignore_index, threshold)
         scores = as_scores(self._name, output, target, threshold)[0].detach()
         scores = scores.to(double(scores.device))

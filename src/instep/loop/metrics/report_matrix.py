@@ -49,5 +49,8 @@ class ReportMatrix:
             return False
         of_one_shape = loss.output.ndim == loss.target.ndim and loss.threshold is not None
         return seen.number <= MOST_CLASSES and (
-            self._is_asked or not of_one_shape or loss.threshold != 0.0 or not loss.target.is_floating_point()
+            self._is_asked
+            or not of_one_shape
+            or loss.threshold not in (0.0, "auto", "nearest")
+            or not loss.target.is_floating_point()
         )
