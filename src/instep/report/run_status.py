@@ -22,6 +22,7 @@ class RunStatus:
     epoch: int = 0  # the one that the next update belongs to, or the last one did
     first_step: int = 0  # where this process took over
     started_s: float = field(default_factory=time.monotonic)
+    before_s: float = 0.0  # that the run took in other processes
     logged: Logged | None = None
     evaluation: Evaluation | None = None
     best: Evaluation | None = None
@@ -85,9 +86,9 @@ class RunStatus:
             return f"{duration(self.seconds_left)} left"
         return "" if self.plan.total_steps else duration(self.seconds)
 
-    def summary(self, reason: str) -> str:
+    def summary(self, reason: str, why: str = "") -> str:
         """One line for the end of a run."""
-        said = [f"{reason} at step {self.step:,} after {duration(self.seconds)}"]
+        said = [f"{reason} at step {self.step:,} after {duration(self.before_s + self.seconds)}{f': {why}' if why else ''}"]
         if self.best is not None and self.monitor in self.best:
             said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
         elif self.logged is not None:

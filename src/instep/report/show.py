@@ -66,7 +66,15 @@ def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
-    return f" at step {run.step:,}" + (f" of {total:,}" if total else "")
+    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + _why(run)
+
+
+def _why(run: RecordedRun) -> str:
+    """Why a run stopped before its end: only patience does that."""
+    patience = section(run.description, "settings").get("patience")
+    if run.state != "stopped" or not isinstance(patience, int):
+        return ""
+    return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
 def _curves(history: History, width: int) -> list[str]:
