@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from instep.report.shortened import shorten
 from instep.text import duration, many, number, plural, rate
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class RunStatus:
             said.append(f"loss {number(self.logged.loss)}")
         if self.skipped:
             said.append(f"{plural(self.skipped, 'update')} skipped")
-        said += [f"{name} {number(value)}" for name, value in (self.tested or {}).items()]
+        said += [f"{name} {number(self.tested[name])}" for name in shorten(self.tested).names] if self.tested else []
         return ", ".join(said)
 
 
