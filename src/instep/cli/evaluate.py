@@ -24,7 +24,7 @@ class EvaluateOptions:
     run: rebuild.Run
     """The folder of the run, like runs/digits."""
     which: rebuild.Which = None
-    """The checkpoint to take."""
+    """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: Annotated[
         Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
     ] = None
@@ -32,7 +32,7 @@ class EvaluateOptions:
     test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Evaluate the test data that the file describes, in place of the validation data."""
     file: rebuild.File = None
-    """What builds the Trainer, where it is not where it was."""
+    """The file whose build() makes the Trainer, where it was moved since the run was trained."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Print the numbers as one JSON object on stdout, everything else on stderr."""
 

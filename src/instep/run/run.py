@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from instep import keys
 from instep.checkpoint import read, restore_model
 from instep.data.feed import Feed
+from instep.data.inputs import inputs_of
 from instep.data.loading.loader import Loader
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
-from instep.errors import DescriptionError, give_notice
+from instep.errors import DescriptionError, ObjectiveError, give_notice
 from instep.loop.batch_plan import BatchPlan
 from instep.loop.evaluator import Evaluator
 from instep.loop.micro_batches import MicroBatches
@@ -218,8 +220,16 @@ class Run:
         loader = self.evaluator.loader(data, target_needed=False)
         try:
             return self.evaluator.predict(loader, weights)
+        except ObjectiveError as error:
+            if self._is_one_sample(data):
+                raise ObjectiveError(f"{error} This has the shape of one sample; as a batch of one it is x[None].") from error
+            raise
         finally:
             loader.close()
+
+    def _is_one_sample(self, data: Any) -> bool:
+        inputs = inputs_of(self.example()) if isinstance(data, Tensor | np.ndarray) else None
+        return isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) == tuple(data.shape)
 
     def look(
         self,
