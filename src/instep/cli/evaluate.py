@@ -13,6 +13,7 @@ from instep.cli import rebuild
 from instep.cli.border import YELLOW, say
 from instep.cli.options import parse
 from instep.report import evaluation as report
+from instep.report.classification import class_names
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ def run(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuild.rebuild(own.run, own.which, own.file, "model")
         evaluation = found.trainer.evaluate("test" if own.test else None, weights=own.weights, report=True)
+    classes = class_names(found.run.description)
     print(
-        json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
+        json.dumps(report.as_json(evaluation, classes, run=str(own.run), step=found.step))
         if own.json
-        else report.render(evaluation, str(found))
+        else report.render(evaluation, str(found), classes)
     )
     recorded = [row for row in found.run.history.evaluations if row["step"] == found.step]
     if recorded and (table := report.compared(evaluation, recorded[-1])):
