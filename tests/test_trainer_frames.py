@@ -253,7 +253,7 @@ def test_a_frame_and_a_series_are_a_frame_with_a_target() -> None:
     whole = frame()
     expected = make(source(whole, target="y"), source(whole, target="y"))
     pair = make((whole[["a", "b", "c"]], whole["y"]), (whole[["c", "b", "a"]], whole["y"]))
-    assert pair.fit().last["valid/loss"] == expected.fit().last["valid/loss"]
+    assert pair.fit().rows[-1]["valid/loss"] == expected.fit().rows[-1]["valid/loss"]
     new = whole[["c", "a", "b"]]
     assert torch.equal(pair.predict(new), expected.predict(new))
     assert torch.equal(pair.predict((new, whole["y"])), expected.predict(new))
@@ -266,7 +266,7 @@ def test_a_target_of_one_column_is_a_frame_of_one_column() -> None:
     whole = frame()
     trainer = make((whole[["a", "b", "c"]], whole[["y"]]), loss=F.mse_loss)
     trainer.fit()
-    assert make(source(whole, target=["y"]), loss=F.mse_loss).fit().last["loss"] == trainer.history.last["loss"]
+    assert make(source(whole, target=["y"]), loss=F.mse_loss).fit().rows[-1]["loss"] == trainer.history.rows[-1]["loss"]
 
 
 def test_what_stands_beside_a_frame_has_to_fit() -> None:
@@ -280,17 +280,17 @@ def test_what_stands_beside_a_frame_has_to_fit() -> None:
 def test_a_series_beside_an_array_is_a_column() -> None:
     whole = frame(kind=pandas.Categorical(["u", "v"] * 12))
     x = whole[["a", "b", "c"]].to_numpy()
-    assert make((x, whole["y"])).fit().last["loss"] == make((x, whole["y"].to_numpy())).fit().last["loss"]
-    y = Feed((x, whole["kind"]), seed=0).train.fetch(torch.arange(3), None)[1]  # type: ignore[arg-type]
-    assert y.tolist() == [0, 1, 0]
+    assert make((x, whole["y"])).fit().rows[-1]["loss"] == make((x, whole["y"].to_numpy())).fit().rows[-1]["loss"]
+    train: Any = Feed((x, whole["kind"]), seed=0).train
+    assert train.fetch(torch.arange(3), None)[1].tolist() == [0, 1, 0]
     with pytest.raises(DescriptionError, match=r"target 'w' of train holds .*, no numbers; for classes make it categorical"):
         make((x, pandas.Series(["u"] * 24, name="w")))
 
 
 def test_lists_of_numbers_are_columns() -> None:
     x, y = torch.randn(24, 3), torch.randn(24)
-    listed = make((x.tolist(), y.tolist())).fit().last["loss"]
-    assert listed == make((x, y)).fit().last["loss"]
+    listed = make((x.tolist(), y.tolist())).fit().rows[-1]["loss"]
+    assert listed == make((x, y)).fit().rows[-1]["loss"]
 
 
 @pytest.mark.parametrize("share", [0, 10, 20, 1.5, 0.0])

@@ -28,7 +28,7 @@ from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
 from instep.report.plan import render
 from instep.report.progress import progress as show_progress
-from instep.run.argument_names import explain_missing, refuse_unknown, without_arguments
+from instep.run.argument_names import explain_missing, refuse_arguments, refuse_unknown, without_arguments
 from instep.run.assemble import assemble
 from instep.run.history import History
 from instep.run.options import NAMES, Options
@@ -189,12 +189,13 @@ class Trainer:
 
     # --- The loop
 
-    @without_arguments(NAMES)
-    def fit(self) -> History:
+    @without_arguments
+    def fit(self, *given: Never, **named: Never) -> History:
         """Train to the end, from where the run in the folder stopped; a finished run is not trained again.
 
         Ctrl-C and SIGTERM stop after a whole update, save, and raise `errors.Interrupted`.
         """
+        refuse_arguments("fit", given, named, NAMES)
         require_fit(self.run)
         with self.run.processes.interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
             self.run.state.interrupt = interrupt
@@ -257,6 +258,7 @@ class Trainer:
         `weights="model"` or `"ema"` gives one kind. With `report`, `tables` of the evaluation has a confusion matrix of each set
         where the model classifies, in at most 1,000 classes.
         """
+        self.run.say_untrained()
         return self.run.evaluate(data, weights, report=report)
 
     def predict(self, data: Any, *, weights: Weights | None = None) -> Any:
@@ -266,6 +268,7 @@ class Trainer:
         `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it. Of several processes rank 0 gets
         the outputs, the others None.
         """
+        self.run.say_untrained()
         return self.run.predict(data, weights)
 
     def log(self, **values: float) -> None:

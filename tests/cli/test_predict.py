@@ -1,6 +1,8 @@
 """`instep predict`: arrays in, predictions out, in the same order."""
 
 import importlib.util
+import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -68,9 +70,9 @@ def test_what_does_not_work_is_one_line(instep: Instep) -> None:
     Path("folder.npy").mkdir()
     torch.save(nn.Linear(1, 1), "model.pt")
     for arguments, code, words in [
-        (["none.npy"], 2, "none.npy does not exist; name a file of inputs: .npy, .npz, .safetensors or .pt."),
-        (["folder.npy"], 2, "folder.npy is a folder; name a file of inputs: .npy, .npz, .safetensors or .pt."),
-        (["x.txt"], 2, "x.txt is no file of arrays by its name; use .npy, .npz, .safetensors or .pt."),
+        (["none.npy"], 2, "none.npy does not exist; name a file of inputs: .npy, .npz, .safetensors, .pt or .csv."),
+        (["folder.npy"], 2, "folder.npy is a folder; name a file of inputs: .npy, .npz, .safetensors, .pt or .csv."),
+        (["x.txt"], 2, "x.txt is no file of arrays by its name; use .npy, .npz, .safetensors, .pt or .csv."),
         (["x.csv"], 2, "x.csv does not exist; name a file of rows."),
         (["junk.npy"], 2, "junk.npy cannot be read: "),
         (["words.npy"], 2, "words.npy holds an array of <U1; a model takes numbers."),
@@ -187,3 +189,63 @@ def test_a_table_for_a_run_without_names(instep: Instep) -> None:
     said = instep("predict", str(run), "rows.csv")
     assert said.code == 2
     assert said.err.startswith("instep: rows.csv has columns by name, and the run was trained on data without such names; use")
+
+
+KINDS = """
+    import pandas, torch
+    from torch import nn
+    from instep import Trainer
+    from instep.data import source
+
+    def build(pair: bool = False):
+        numbers = torch.randn(32, 2, generator=torch.Generator().manual_seed(0)).numpy()
+        kinds = pandas.Categorical(["new", "old", "used", "old"] * 8)
+        table = pandas.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1], "kind": kinds})
+        train = (table[["a", "b"]], table["kind"]) if pair else source(table, target="kind")
+        model = nn.Linear(2, 3)
+        return Trainer(model, loss=nn.functional.cross_entropy, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                       train=train, valid=0.25, metrics="f1_per_class", epochs=1, batch_size=8)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="needs pandas")
+@pytest.mark.parametrize("options", [(), ("--pair",)])
+def test_classes_have_their_names(instep: Instep, options: tuple[str, ...]) -> None:
+    Path("kinds.py").write_text(textwrap.dedent(KINDS))
+    assert instep("train", "kinds.py", "--no-progress", *options).code == 0
+    said = instep("evaluate", "runs/kinds")
+    assert "valid/f1_per_class/used" in said.out
+    assert [line.split()[0] for line in said.out.splitlines() if line.strip()].count("used") == 2  # in both tables
+    assert set(json.loads(instep("evaluate", "runs/kinds", "--json").out)["reports"]["valid"]["classes"]) == {
+        "new",
+        "old",
+        "used",
+    }
+    Path("rows.csv").write_text("b,a\n0.5,-1\n1,2\n")
+    assert instep("predict", "runs/kinds", "rows.csv", "-o", "p.csv").code == 0
+    head, *rows = [line.split(",") for line in Path("p.csv").read_text().splitlines()]
+    assert head == ["new", "old", "used", "predicted"]
+    assert len(rows) == 2
+    for *scores, predicted in rows:
+        assert predicted == head[max(range(3), key=lambda place: float(scores[place]))]
+    assert "used" in instep("predict", "runs/kinds", "rows.csv").out.splitlines()[3]
+
+
+def test_a_csv_without_names_of_classes(instep: Instep) -> None:
+    run = trained(instep)
+    np.save("x.npy", X.numpy())
+    assert instep("predict", str(run), "x.npy", "-o", "p.csv").code == 0
+    lines = Path("p.csv").read_text().splitlines()
+    assert lines[0] == "predictions_0,predictions_1,predictions_2"
+    found = torch.tensor([[float(cell) for cell in line.split(",")] for line in lines[1:]])
+    assert torch.equal(found, expected(run))
+
+
+def test_inputs_of_another_width_are_one_line(instep: Instep) -> None:
+    run = trained(instep)
+    np.save("bad.npy", X[:, :3].numpy())
+    said = instep("predict", str(run), "bad.npy")
+    assert said.code == 2
+    assert said.err.strip().count("\n") == 0
+    assert "bad.npy does not go through the model: samples of float32 (3,); it was trained on samples of float32 (4,)" in said.err
+    assert "or .csv" in instep("predict", str(run), "nope.npy").err

@@ -82,7 +82,7 @@ def test_a_method_of_another_library_is_named_by_the_one_here(name: str, advice:
 
 def test_an_attribute_that_is_like_nothing_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"a Trainer has no xyzzy\.$"):
-        make(epochs=1).xyzzy  # noqa: B018
+        make(epochs=1).xyzzy  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(make(epochs=1), "__array__")
 
 

@@ -137,7 +137,7 @@ CHANGES = {
     ),
     "a transform": ("self.sigma *", "2 * self.sigma *", r"code of train\.transform: Jitter\.__call__ has another", "transform"),
     "its number": ("Jitter(0.1)", "Jitter(0.2)", r"sigma of train\.transform: 0\.1 -> 0\.2", "transform"),
-    "a metric": ("!= target", "== target", r"code of metrics\.error: mean_error has another body", "error"),
+    "a metric": ("!= target", "== target", r"code of metrics\.error: mean_error has another body", "metrics"),
     "a label": ("% 3\n", "% 3\nY[77] = (Y[77] + 1) % 3\n", r"data\.train: column 1, torch\.int64\(\), has other values", "data"),
 }
 

@@ -1,6 +1,7 @@
 """Files of arrays, in and out, by their ending: .npy, .npz, .safetensors, and .pt read with weights_only. None can run code."""
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,20 @@ def read(path: Path) -> Any:
 
 def require_writable(path: Path) -> None:
     """Refuse what could not be written before anything is computed."""
-    _require_known(path)
+    if path.suffix != ".csv":
+        _require_known(path)
     if not path.parent.is_dir():
         raise WrongUse(f"{path} cannot be written: there is no folder {path.parent}.")
 
 
-def write(path: Path, named: Mapping[str, Any]) -> None:
-    """Write tensors by name; a .npy file has room for one."""
+def write(path: Path, named: Mapping[str, Any], classes: Sequence[str] = ()) -> None:
+    """Write tensors by name; a .npy file has room for one. In a table, scores of `classes` have their names."""
     odd = next((name for name, value in named.items() if not isinstance(value, Tensor)), None)
     if odd is not None:
         raise WrongUse(f"the model's output {odd} is a {type(named[odd]).__name__}, no tensor; it cannot be written.")
-    if path.suffix == ".safetensors":
+    if path.suffix == ".csv":
+        _write_csv(path, named, classes)
+    elif path.suffix == ".safetensors":
         write_safetensors(path, {name: value.contiguous() for name, value in named.items()})
     elif path.suffix in (".pt", ".pth"):
         only = next(iter(named.values())) if len(named) == 1 else None
@@ -83,10 +87,27 @@ def _write_numpy(path: Path, named: Mapping[str, Tensor]) -> None:
             np.savez(file, **arrays)  # type: ignore[arg-type]  # names of ours, not its options
 
 
+def _write_csv(path: Path, named: Mapping[str, Tensor], classes: Sequence[str]) -> None:
+    """A column for each number of an output; one that has a score for each class names them, and the class with the highest."""
+    table: dict[str, list[Any]] = {}
+    for name, value in named.items():
+        rows = value.reshape(len(value), -1)
+        columns = [f"{name}_{place}" for place in range(rows.shape[1])] if rows.shape[1] > 1 else [name]
+        of_classes = value.ndim == 2 and value.shape[1] == len(classes) > 1
+        columns = [label if len(named) == 1 else f"{name}_{label}" for label in classes] if of_classes else columns
+        table |= dict(zip(columns, rows.T.tolist(), strict=True))
+        if of_classes:
+            table["predicted" if len(named) == 1 else f"{name}_predicted"] = [classes[place] for place in rows.argmax(1).tolist()]
+    with save_as(path) as beside, open(beside, "x", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+
+
 def _require_known(path: Path) -> None:
     if path.suffix not in ENDINGS:
         raise WrongUse(f"{path} is no file of arrays by its name; use {_endings()}.")
 
 
 def _endings() -> str:
-    return f"{', '.join(ENDINGS[:-2])} or {ENDINGS[-2]}"
+    return f"{', '.join(ENDINGS[:-1])} or .csv"

@@ -77,7 +77,9 @@ def own_traceback(error: BaseException) -> str:
 
 
 def _without_instep(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    return [frame for frame in frames if not (frame.filename.startswith("<frozen importlib") or is_instep_file(frame.filename))]
+    """Nor those of Python's import machinery, and of methods that a dataclass made."""
+    made = ("<frozen importlib", "<string>")
+    return [frame for frame in frames if not (frame.filename.startswith(made) or is_instep_file(frame.filename))]
 
 
 def _report(error: BaseException, code: int) -> int:

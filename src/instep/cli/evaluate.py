@@ -13,6 +13,7 @@ from instep.cli import rebuild
 from instep.cli.border import YELLOW, say
 from instep.cli.options import parse
 from instep.report import evaluation as report
+from instep.report.classification import class_names
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class EvaluateOptions:
     run: rebuild.Run
     """The folder of the run, like runs/digits."""
     which: rebuild.Which = None
-    """The checkpoint to take."""
+    """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: Annotated[
         Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
     ] = None
@@ -32,7 +33,7 @@ class EvaluateOptions:
     test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Evaluate the test data that the file describes, in place of the validation data."""
     file: rebuild.File = None
-    """What builds the Trainer, where it is not where it was."""
+    """The file whose build() makes the Trainer, where it was moved since the run was trained."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Print the numbers as one JSON object on stdout, everything else on stderr."""
 
@@ -43,10 +44,11 @@ def run(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuild.rebuild(own.run, own.which, own.file, "model")
         evaluation = found.trainer.evaluate("test" if own.test else None, weights=own.weights, report=True)
+    classes = class_names(found.run.description)
     print(
-        json.dumps(report.as_json(evaluation, run=str(own.run), step=found.step))
+        json.dumps(report.as_json(evaluation, classes, run=str(own.run), step=found.step))
         if own.json
-        else report.render(evaluation, str(found))
+        else report.render(evaluation, str(found), classes)
     )
     recorded = [row for row in found.run.history.evaluations if row["step"] == found.step]
     if recorded and (table := report.compared(evaluation, recorded[-1])):

@@ -26,11 +26,11 @@ class ExportOptions:
     ] = None
     """Where to write it."""
     which: rebuild.Which = None
-    """The checkpoint to take."""
+    """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: rebuild.Weights = None
     """Of a run with ema=: the model's own weights or the averaged ones."""
     file: rebuild.File = None
-    """What builds the Trainer, where it is not where it was."""
+    """The file whose build() makes the Trainer, where it was moved since the run was trained."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -15,7 +15,9 @@ from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.data.inputs import inputs_of
 from instep.data.structure import columns, map_columns, size
+from instep.errors import InstepError
 from instep.report import predictions as report
+from instep.report.classification import class_names
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,13 @@ class PredictOptions:
     output: Annotated[
         Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: a summary is printed)")
     ] = None
-    """Where to write the predictions: .npy, .npz, .safetensors or .pt."""
+    """Where to write the predictions: .npy, .npz, .safetensors, .pt or .csv."""
     which: rebuild.Which = None
-    """The checkpoint to take."""
+    """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: rebuild.Weights = None
     """Of a run with ema=: the model's own weights or the averaged ones."""
     file: rebuild.File = None
-    """What builds the Trainer, where it is not where it was."""
+    """The file whose build() makes the Trainer, where it was moved since the run was trained."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -53,13 +55,13 @@ def run(arguments: Sequence[str]) -> int:
         try:
             predictions = found.trainer.predict(inputs, weights=found.weights)
         except Exception as error:
-            raise WrongUse(
-                f"{own.data} does not go through the model: {_forms(inputs)}; it was trained on {_forms(example)}."
-            ) from error
+            said = f"{own.data} does not go through the model: {_forms(inputs)}; it was trained on {_forms(example)}."
+            raise WrongUse(said) from (None if isinstance(error, InstepError) else error)
+    classes = class_names(found.run.description)
     if own.output is None:
-        print(f"{found} on {own.data}\n\n{report.render(predictions)}")
+        print(f"{found} on {own.data}\n\n{report.render(predictions, classes)}")
     else:
-        arrays.write(own.output, report.named(predictions))
+        arrays.write(own.output, report.named(predictions), classes)
         print(f"wrote {own.output}: {size(predictions) or 0:,} predictions of {found}")
     return 0
 

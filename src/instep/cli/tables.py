@@ -39,7 +39,7 @@ def inputs_of(frame: Any, description: Mapping[str, Any], path: Path) -> tuple[T
     kept = (description.get("data") or {}).get("train") or {}
     if not kept.get("names"):
         raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npy.")
-    target = ((description.get("settings") or {}).get("train") or {}).get("target") or ()
+    target = ((description.get("settings") or {}).get("train") or {}).get("target") or "target"  # beside its frame it has no name
     try:
         return columns_of(frame, FrameLayout(tuple(kept["names"]), target), str(path), target_needed=False)
     except DescriptionError as error:

@@ -24,6 +24,7 @@ from instep.cli.target import help_for
 from instep.cli.words import words_of
 from instep.errors import ChangedRun, InstepError
 from instep.report.plan import render
+from instep.report.shortened import shorten
 from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.run_files import CHECKPOINTS, read_description
 from instep.text import duration, number, plural, rate
@@ -280,4 +281,5 @@ def _finite(row: Row) -> dict[str, Any]:
 
 def _listed(row: Row) -> str:
     numbers = {name: value for name, value in row.items() if name not in (*NO_COLUMNS, "step", "epoch", "lr", "skipped")}
-    return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())
+    shown = shorten(numbers)
+    return ", ".join([*(f"{name} {number(numbers[name])}" for name in shown.names), *filter(None, [shown.rest])])

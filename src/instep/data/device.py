@@ -32,7 +32,7 @@ def choose(device: str | torch.device) -> Placed:
         torch.empty(0, device=asked)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise DescriptionError(
-            f'device={str(device)!r} cannot be used: {str(error).splitlines()[0]} Use "auto" or "cpu".'
+            f'device={str(device)!r} cannot be used: {str(error).splitlines()[0].rstrip(".")}. Use "auto" or "cpu".'
         ) from None
     return Placed(asked, "asked for")
 

@@ -100,8 +100,9 @@ class Evaluator:
             if not found:
                 raise DescriptionError("there is no test data; pass test= to the Trainer, or data to evaluate().")
             return found
-        if isinstance(data, str) and data == "valid":
-            raise DescriptionError("evaluate('valid') is not known; use evaluate() for the validation data.")
+        if isinstance(data, str) and data in ("train", "valid"):
+            way = "use evaluate() for the validation data" if data == "valid" else "pass the training data itself, like (x, y)"
+            raise DescriptionError(f"evaluate({data!r}) is not known; {way}.")
         return {name: self.loader(part, name=name) for name, part in self._feed.by_name(data).items()}
 
     def valid_loaders(self, feed: Feed | None = None) -> dict[str, Loader]:

@@ -4,11 +4,11 @@ A matrix has the classes that are there as rows and those that were chosen as co
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instep.text import columns, number
+from instep.text import clean, columns, number
 
 MOST_CLASSES = 40  # that are listed
 MOST_COLUMNS = 20  # of a matrix that is shown as a whole
@@ -36,8 +36,9 @@ class ClassificationReport:
     macro: ClassScores  # the mean over classes that have a value
     weighted: ClassScores  # by support
 
-    def as_json(self) -> dict[str, Any]:
-        by_class = {str(index): scores.as_json() for index, scores in enumerate(self.classes)}
+    def as_json(self, names: Sequence[str] = ()) -> dict[str, Any]:
+        labels = _labels(names, len(self.classes))
+        by_class = {label: scores.as_json() for label, scores in zip(labels, self.classes, strict=True)}
         return {"classes": by_class, "macro": self.macro.as_json(), "weighted": self.weighted.as_json()}
 
 
@@ -49,8 +50,19 @@ def classification_report(matrix: Sequence[Any]) -> ClassificationReport:
     )
 
 
-def render_report(matrix: Sequence[Any], name: str) -> list[str]:
-    """The report as a table, then the matrix."""
+def class_names(description: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the classes in the order of their numbers, where a run kept those of one target."""
+    kept = ((description.get("data") or {}).get("train") or {}).get("classes") or {}
+    return tuple(map(str, next(iter(kept.values())))) if isinstance(kept, Mapping) and len(kept) == 1 else ()
+
+
+def _labels(names: Sequence[str], count: int) -> list[str]:
+    return [clean(name) for name in names] if len(names) == count else [str(place) for place in range(count)]
+
+
+def render_report(matrix: Sequence[Any], name: str, classes: Sequence[str] = ()) -> list[str]:
+    """The report as a table, then the matrix; with the names of the classes where there is one for each."""
+    labels = _labels(classes, len(matrix))
     report = classification_report(matrix)
     what = "label" if _is_of_labels(matrix) else "class"
     listed = list(enumerate(report.classes))
@@ -59,23 +71,23 @@ def render_report(matrix: Sequence[Any], name: str) -> list[str]:
         rated = [one for one in listed if not math.isnan(one[1].f1)]
         listed = sorted(rated, key=lambda one: one[1].f1)[:MOST_CLASSES]
         head = f"{name}: the {len(listed)} of {len(report.classes):,} {what}{'s' if what == 'label' else 'es'} with the lowest F1"
-    rows = [(str(index), scores) for index, scores in listed] + [("macro", report.macro), ("weighted", report.weighted)]
+    rows = [(labels[index], scores) for index, scores in listed] + [("macro", report.macro), ("weighted", report.weighted)]
     table = columns(
         (what, "precision", "recall", "f1", "support"),
         [(label, *(_cell(value) for value in (s.precision, s.recall, s.f1)), f"{s.support:,}") for label, s in rows],
         left=(what,),
     )
-    return [head, *table] if _is_of_labels(matrix) else [head, *table, "", *_render_matrix(matrix, name)]
+    return [head, *table] if _is_of_labels(matrix) else [head, *table, "", *_render_matrix(matrix, name, labels)]
 
 
-def _render_matrix(matrix: Sequence[Sequence[int]], name: str) -> list[str]:
+def _render_matrix(matrix: Sequence[Sequence[int]], name: str, labels: Sequence[str]) -> list[str]:
     if len(matrix) <= MOST_COLUMNS:
-        head = ("class", *map(str, range(len(matrix))))
-        rows = [(str(index), *(f"{count:,}" for count in row)) for index, row in enumerate(matrix)]
+        head = ("class", *labels)
+        rows = [(labels[index], *(f"{count:,}" for count in row)) for index, row in enumerate(matrix)]
         return [f"{name}: confusion matrix, a row for each class that is there", *columns(head, rows, left=("class",))]
     wrong = [(count, i, j) for i, row in enumerate(matrix) for j, count in enumerate(row) if i != j and count]
     most = sorted(wrong, key=lambda one: -one[0])[:CONFUSIONS]
-    rows = [(str(i), str(j), f"{count:,}") for count, i, j in most]
+    rows = [(labels[i], labels[j], f"{count:,}") for count, i, j in most]
     head = ("class", "taken for", "times")
     return [f"{name}: the most frequent confusions of {len(matrix)} classes", *columns(head, rows)] if rows else []
 

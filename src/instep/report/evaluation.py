@@ -1,6 +1,7 @@
 """An evaluation as text and as JSON: what `instep evaluate` prints."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from instep.records import Evaluation
@@ -8,17 +9,24 @@ from instep.report.classification import classification_report, render_report
 from instep.text import clean, columns, number
 
 
-def render(evaluation: Evaluation, where: str) -> str:
+def render(evaluation: Evaluation, where: str, classes: Sequence[str] = ()) -> str:
     """A heading that says what was evaluated, a line for each number, and a report for each confusion matrix."""
-    rows = [(clean(name), number(value)) for name, value in evaluation.items()]
+    rows = [(clean(_with_class(name, classes)), number(value)) for name, value in evaluation.items()]
     width = max((len(name) for name, _ in rows), default=0)
     lines = [clean(where), *(f"  {name:<{width}}  {value}" for name, value in rows)]
     for name, matrix in evaluation.tables.items():
-        lines += ["", *render_report(matrix, clean(name.removesuffix("/confusion_matrix")))]
+        lines += ["", *render_report(matrix, clean(name.removesuffix("/confusion_matrix")), classes)]
     return "\n".join(lines)
 
 
-def as_json(evaluation: Evaluation, **said: Any) -> dict[str, Any]:
+def _with_class(name: str, classes: Sequence[str]) -> str:
+    """`valid/f1_per_class/0` with the name of the class."""
+    metric, _, place = name.rpartition("/")
+    is_class = metric.endswith("_per_class") and place.isdecimal() and int(place) < len(classes)
+    return f"{metric}/{classes[int(place)]}" if is_class else name
+
+
+def as_json(evaluation: Evaluation, classes: Sequence[str] = (), **said: Any) -> dict[str, Any]:
     """The numbers under their names, with what else is to be said; inf and nan, for which JSON has no words, are null.
 
     Confusion matrices stand under "tables", what is read from them under "reports".
@@ -27,7 +35,7 @@ def as_json(evaluation: Evaluation, **said: Any) -> dict[str, Any]:
     if not evaluation.tables:
         return {**said, **numbers}
     reports = {
-        name.removesuffix("/confusion_matrix"): classification_report(matrix).as_json()
+        name.removesuffix("/confusion_matrix"): classification_report(matrix).as_json(classes)
         for name, matrix in evaluation.tables.items()
     }
     return {**said, **numbers, "tables": dict(evaluation.tables), "reports": reports}

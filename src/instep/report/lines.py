@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from instep.report.run_status import RunStatus
+from instep.report.shortened import shorten
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ class Lines:
         self._say_status()
 
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
-        values = [f"{name} {number(value)}" for name, value in evaluation.items()]
-        self._say(*self._status.where(evaluation.step, evaluation.epoch), *values, "best" if best else "")
+        shown = shorten(evaluation, self._status.monitor)
+        values = [f"{name} {number(evaluation[name])}" for name in shown.names]
+        rest = shown.rest.replace("…", "...")
+        self._say(*self._status.where(evaluation.step, evaluation.epoch), *values, rest, "best" if best else "")
 
     def note(self, text: str) -> None:
         self._say(f"note: {text}")

@@ -1,6 +1,6 @@
 """Predictions as text: what `instep predict` prints where it writes no file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,9 @@ from instep.text import clean, columns, number
 ROWS, NUMBERS = 5, 8
 
 
-def render(predictions: Any) -> str:
-    """For each output its form, its range, and the first samples."""
-    return "\n\n".join("\n".join(_part(name, value)) for name, value in named(predictions).items())
+def render(predictions: Any, classes: Sequence[str] = ()) -> str:
+    """For each output its form, its range, and the first samples; scores of classes under their names."""
+    return "\n\n".join("\n".join(_part(name, value, classes)) for name, value in named(predictions).items())
 
 
 def named(predictions: Any) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _walk(part, f"{path}.{name}" if path else name)
 
 
-def _part(name: str, value: Any) -> list[str]:
+def _part(name: str, value: Any, classes: Sequence[str]) -> list[str]:
     if not isinstance(value, Tensor):
         return [f"{clean(name)}: {clean(str(value)[:200])}"]
     each = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape[1:])}" if value.ndim > 1 else str(value.dtype)[6:]
@@ -42,7 +42,8 @@ def _part(name: str, value: Any) -> list[str]:
     if value.ndim == 0 or value.numel() == 0:
         return lines
     shown = value[:ROWS].reshape(min(ROWS, len(value)), -1)
-    head = ("sample", *[str(place) for place in range(min(NUMBERS, shown.shape[1]))], "")
+    labels = [clean(name) for name in classes] if len(classes) == shown.shape[1] else [str(i) for i in range(shown.shape[1])]
+    head = ("sample", *labels[:NUMBERS], "")
     rest = "…" if shown.shape[1] > NUMBERS else ""
     rows = [(str(sample), *[_text(one) for one in row[:NUMBERS]], rest) for sample, row in enumerate(shown)]
     return [*lines, *columns(head, rows)] + ([f"and {len(value) - ROWS:,} more"] if len(value) > ROWS else [])

@@ -59,10 +59,11 @@ class Progress:
         self._status = status
         self._open = False
 
-    def start(self, step: int = 0, epoch: int = 0) -> None:
-        """The run begins, or goes on, after `step` update cycles."""
+    def start(self, step: int = 0, epoch: int = 0, *, before_s: float = 0.0, best: Evaluation | None = None) -> None:
+        """The run begins, or goes on, after `step` update cycles that took `before_s`."""
         self._status.step = self._status.first_step = step
         self._status.epoch = epoch
+        self._status.before_s, self._status.best = before_s, best
         self._status.started_s = time.monotonic()
         self._open = True
         self.display.start()
@@ -106,11 +107,11 @@ class Progress:
         self.display.note(text)
         self.display.flush()
 
-    def close(self, reason: str = "finished") -> None:
-        """The end, and why; says nothing of a run that did not start, or was closed before."""
+    def close(self, reason: str = "finished", why: str = "") -> None:
+        """The end, how and why; says nothing of a run that did not start, or was closed before."""
         if self._open:
             self._open = False
-            self.display.close(self._status.summary(reason))
+            self.display.close(self._status.summary(reason, why))
 
     def __enter__(self) -> Progress:
         return self

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from instep.report.shortened import shorten
 from instep.text import duration, many, number, plural, rate
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class RunStatus:
     epoch: int = 0  # the one that the next update belongs to, or the last one did
     first_step: int = 0  # where this process took over
     started_s: float = field(default_factory=time.monotonic)
+    before_s: float = 0.0  # that the run took in other processes
     logged: Logged | None = None
     evaluation: Evaluation | None = None
     best: Evaluation | None = None
@@ -66,7 +68,7 @@ class RunStatus:
         """What is known besides the place, the most wanted first, as (kind, words)."""
         said = []
         if self.logged is not None:
-            said.append(("loss", f"loss {number(self.logged.loss)}"))
+            said += [("loss", words) for words in self.losses()]
             said += [("lr", f"{name} {number(value)}") for name, value in self.logged.parts.items()]
         if self.evaluation is not None and self.monitor in self.evaluation:
             said.append(("metric", f"{self.monitor} {number(self.evaluation[self.monitor])}"))
@@ -79,22 +81,29 @@ class RunStatus:
             said.append(("late" if pace.waiting >= 0.2 else "pace", f"data wait {pace.waiting:.0%}"))
         return said
 
+    def losses(self) -> list[str]:
+        """The words for the loss, or for those of several objectives by their names."""
+        if self.logged is None:
+            return []
+        named = {name: value for name, value in self.logged.extra.items() if name.startswith("loss/")}
+        return [f"{name} {number(value)}" for name, value in named.items()] or [f"loss {number(self.logged.loss)}"]
+
     def left(self) -> str:
         """The words for the time left, or for the time gone where nobody knows the end."""
         if self.seconds_left is not None:
             return f"{duration(self.seconds_left)} left"
         return "" if self.plan.total_steps else duration(self.seconds)
 
-    def summary(self, reason: str) -> str:
+    def summary(self, reason: str, why: str = "") -> str:
         """One line for the end of a run."""
-        said = [f"{reason} at step {self.step:,} after {duration(self.seconds)}"]
+        said = [f"{reason} at step {self.step:,} after {duration(self.before_s + self.seconds)}{f': {why}' if why else ''}"]
         if self.best is not None and self.monitor in self.best:
             said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
-        elif self.logged is not None:
-            said.append(f"loss {number(self.logged.loss)}")
+        else:
+            said += self.losses()
         if self.skipped:
             said.append(f"{plural(self.skipped, 'update')} skipped")
-        said += [f"{name} {number(value)}" for name, value in (self.tested or {}).items()]
+        said += [f"{name} {number(self.tested[name])}" for name in shorten(self.tested).names] if self.tested else []
         return ", ".join(said)
 
 

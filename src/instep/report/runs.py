@@ -27,7 +27,7 @@ def _row(run: RecordedRun, folder: Path, now_s: float) -> tuple[str, ...]:
     best, total = run.history.best, run.end
     return (
         _name(run, folder),
-        run.state,
+        "stopped (patience)" if run.state == "stopped" else run.state,  # nothing else stops a run before its end
         "" if run.step is None else f"{run.step:,}",
         "" if total is None else f"{total:,}",
         "" if best is None else f"{clean(run.history.monitor)} {number(best[run.history.monitor])}",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
+from instep.report.shortened import shorten
 from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
 from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
@@ -66,12 +67,21 @@ def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
-    return f" at step {run.step:,}" + (f" of {total:,}" if total else "")
+    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + _why(run)
+
+
+def _why(run: RecordedRun) -> str:
+    """Why a run stopped before its end: only patience does that."""
+    patience = section(run.description, "settings").get("patience")
+    if run.state != "stopped" or not isinstance(patience, int):
+        return ""
+    return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
 def _curves(history: History, width: int) -> list[str]:
     """A line for each column: first and last value, and the curve between them."""
-    curves = {name: [math.nan if value is None else value for value in history.column(name)] for name in history.names}
+    names = shorten(history.names, history.monitor).names
+    curves = {name: [math.nan if value is None else value for value in history.column(name)] for name in names}
     curves = {clean(name): values for name, values in curves.items() if name not in PLACES and len(values) > 1}
     if not curves:
         return []
@@ -85,7 +95,9 @@ def _evaluations(history: History) -> list[str]:
     shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
     if not shown:
         return ["no evaluations" if history.rows else "nothing was logged"]
-    names = [name for name in history.names if name not in PLACES and any(name in row for row in shown)]
+    names, left = shorten(
+        [name for name in history.names if name not in PLACES and any(name in row for row in shown)], history.monitor
+    )
     rows = [
         (
             str(row["epoch"]),
@@ -98,6 +110,8 @@ def _evaluations(history: History) -> list[str]:
     lines = columns(("epoch", "step", *map(clean, names), ""), rows, left=("",))
     if len(shown) < len(history.evaluations):
         lines.insert(0, f"the last {len(shown)} of {len(history.evaluations)} evaluations")
+    if left:
+        lines.append(f"… {left:,} more columns in the history")
     if best is not None:
         lines += ["", f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"]
     return lines
@@ -108,8 +122,9 @@ def _test(history: History) -> list[str]:
     row = history.test
     if row is None:
         return []
-    numbers = [f"{clean(name)} {number(value)}" for name, value in row.items() if name not in (*PLACES, *NO_COLUMNS)]
-    return [f"test: {', '.join(numbers)}"]
+    names = shorten(name for name in row if name not in (*PLACES, *NO_COLUMNS))
+    numbers = [f"{clean(name)} {number(row[name])}" for name in names.names]
+    return [f"test: {', '.join([*numbers, *filter(None, [names.rest])])}"]
 
 
 def _cycles(history: History, width: int) -> list[str]:

@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from instep.report.run_status import RunStatus
+from instep.report.shortened import shorten
 from instep.text import number
 
 if TYPE_CHECKING:
@@ -65,14 +66,16 @@ class Terminal:
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """A row of a table, under a head of its own where the names are new."""
         status, plan = self._status, self._status.plan
-        names = ("epoch", "step", *evaluation)
+        shown = shorten(evaluation, status.monitor)
+        names = ("epoch", "step", *shown.names)
         places = (status.epoch_of(evaluation.step, evaluation.epoch), f"{evaluation.step:,}")
-        widths = (max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in evaluation))
+        widths = (max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in shown.names))
         if names != self._names:
             self._names = names
-            self._say(Text(GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True)), style="dim"))
+            head = GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
+            self._say(Text(f"{head}{GAP}{shown.rest}".rstrip(), style="dim"))
         line = Text()
-        for name, cell, width in zip(names, (*places, *map(number, evaluation.values())), widths, strict=True):
+        for name, cell, width in zip(names, (*places, *(number(evaluation[name]) for name in shown.names)), widths, strict=True):
             line.append(f"{cell:>{width}}", style="bold" if name == status.monitor else "").append(GAP)
         self._say(line.append("best", style="green") if best else line)
 

@@ -1,6 +1,6 @@
 """Names that people know from earlier versions and from other libraries, and what each is here."""
 
-import functools
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -8,8 +8,7 @@ from instep.data.data_source import MOVED_FROM_TRAINER
 from instep.errors import DescriptionError
 from instep.text import nearest
 
-Self = TypeVar("Self")
-Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 _OPTIMIZER = "optimizer=torch.optim.AdamW(model.parameters(), lr=…)"
 _UPDATE_CYCLE = "update_cycle= (batch_size counts the whole update)"
@@ -158,19 +157,18 @@ def explain_missing(name: str, trainer: type) -> str:
     return f"a Trainer has no {name}; did you mean {guess}{call}?" if guess else f"a Trainer has no {name}."
 
 
-def without_arguments(known: Collection[str]) -> Callable[[Callable[[Self], Result]], Callable[[Self], Result]]:
-    """A method that takes nothing; what it is given all the same belongs to the Trainer, whose arguments are `known`."""
+def without_arguments(method: Method) -> Method:
+    """A method that takes arguments only to refuse them, shown as one that takes none. Wrapped, it would be two calls."""
+    signature = inspect.signature(method)
+    own = next(iter(signature.parameters.values()))
+    method.__signature__ = signature.replace(parameters=[own])  # type: ignore[attr-defined]
+    return method
 
-    def decorate(method: Callable[[Self], Result]) -> Callable[[Self], Result]:
-        @functools.wraps(method)
-        def checked(self: Self, *given: Any, **named: Any) -> Result:
-            if given or named:
-                raise TypeError(f"{method.__name__}() takes no {_belongs(given, named, known)}")
-            return method(self)
 
-        return checked
-
-    return decorate
+def refuse_arguments(method: str, given: Collection[Any], named: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises for arguments of a method that takes none; what the Trainer has under these names (`known`) is said."""
+    if given or named:
+        raise TypeError(f"{method}() takes no {_belongs(given, named, known)}")
 
 
 def _belongs(given: Collection[Any], named: Mapping[str, Any], known: Collection[str]) -> str:

@@ -48,27 +48,35 @@ class Compared(NamedTuple):
 
 
 def require_same(
-    before: Mapping[str, Any], now: Mapping[str, Any], *, allowed: Collection[str], folder: object, longer_is_fine: bool
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    *,
+    allowed: Collection[str],
+    folder: object,
+    longer_is_fine: bool,
+    done: int = 0,
 ) -> Compared:
-    """Raises where a run would go on as another one."""
+    """Raises where a run would go on as another one, or end before the updates that are `done`."""
     before = upgraded(before, now)
     found = [one for part in BY_VALUE for one in _by_value(before, now, part)]
     found += [*data_differences(before.get("data"), now.get("data")), *_modules(before, now), *_code(before, now)]
-    lengths = [one for one in found if _short(one.where) in LENGTHS]
+    is_too_short = now.get("total_steps", done) < done
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
     excused = {*allowed, *(LENGTHS if longer_is_fine and grows else ())}
     # The place of the next batch, and what is restored into, would not be what they were.
     fixed = ("batch_size", "drop_last") if before.get("steps_per_epoch") != now.get("steps_per_epoch") else ()
+    fixed = (*fixed, *LENGTHS) if is_too_short else fixed
     wrong = [one for one in found if _is_fixed(one.where, fixed) or not _is_allowed(one.where, excused)]
     if wrong:
-        names = tuple(dict.fromkeys(_short(one.where) for one in wrong if not _is_fixed(one.where, fixed)))
+        names = _names([one for one in wrong if not _is_fixed(one.where, fixed)])
+        way = f"Use another folder, {'' if names else 'or '}move this one away to start again"
         advice = f", or pass allow_changes=({', '.join(map(repr, names))},)" if names else ""
         rows = "\n".join(f"  {one.text}" for one in wrong[:20])
         more = f"\n  and {len(wrong) - 20} more" if len(wrong) > 20 else ""
         changes = f"{folder} holds a run with another description (before -> now):\n{rows}{more}"
-        lasting = _about_lengths(bool(lengths), grows)
+        lasting = _about_lengths(wrong, f"{done:,}" if is_too_short else "", longer_is_fine=longer_is_fine)
         raise ChangedRun(
-            f"{changes}\nUse another folder, move this one away to start again{advice}.{lasting}",
+            f"{changes}\n{way}{advice}.{lasting}",
             changes=f"{changes}\n{lasting.strip()}".rstrip(),
             names=names,
         )
@@ -182,14 +190,23 @@ def upgraded(description: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[
 
 def _is_allowed(where: str, allowed: Collection[str]) -> bool:
     """A name allows a change of that name anywhere: "lr" the one of every group and its start, "data" all of the data."""
-    allowed = {*allowed, "initial_lr"} if "lr" in allowed else allowed
+    allowed = {*allowed, "initial_lr"} if "lr" in allowed or "schedule" in allowed else allowed
     return any(part in allowed for part in where.split(".")) or where in allowed
 
 
 def _short(where: str) -> str:
-    """The name that somebody would allow: the last part that is a word, or the whole room for data and model."""
+    """The name that somebody would allow: the argument, the last part that is a word, or all of the data or the model."""
     parts = [part for part in where.split(".") if not part.isdecimal()]
+    if parts[0] == "settings" and parts[1].split("/")[0] not in ("train", "valid", "test"):
+        return parts[1]
     return parts[0] if parts[0] in ("data", "model") else parts[-1]
+
+
+def _names(differences: Collection[Difference]) -> tuple[str, ...]:
+    """What to allow for these, by names that somebody wrote: the start of the learning rate is its schedule's, or its own."""
+    names = [_short(one.where) for one in differences]
+    start = "schedule" if "schedule" in names else "lr"
+    return tuple(dict.fromkeys(start if name == "initial_lr" else name for name in names))
 
 
 def _told(name: str, old: Any, new: Any) -> str:
@@ -202,14 +219,17 @@ def _shown(value: Any) -> str:
     return cut("nothing" if value is None else value)
 
 
-def _about_lengths(lengths: bool, grows: bool) -> str:
-    if not lengths:
+def _about_lengths(wrong: Collection[Difference], done: str, *, longer_is_fine: bool) -> str:
+    """Why another length is refused; `done` are the updates of a run that is longer than it should be."""
+    if not any(_short(one.where) in LENGTHS for one in wrong):
         return ""
-    if not grows:
-        return " A run cannot be made shorter than it was described."
+    if done:
+        return f" The run has made {done} updates already, and cannot be made shorter than that."
+    if longer_is_fine:
+        return ""
     return (
-        " This schedule depends on the length of the run, so a longer run is another one: its learning rates would have been"
-        " others from the first update on."
+        " This schedule depends on the length of the run, so a run of another length is another one: its learning rates would"
+        " have been others from the first update on."
     )
 
 
@@ -217,6 +237,8 @@ def ignores_length(schedule: Any, before: int, now: int) -> bool:
     """Whether a schedule gives the updates of a run of `before` updates the same learning rates where it has `now` updates."""
     if schedule is None or isinstance(schedule, Plateau):
         return True
+    if isinstance(schedule, Mapping):
+        return all(ignores_length(one, before, now) for one in schedule.values())
     if not isinstance(schedule, Schedule):
         # A function of position alone does; what a function builds with total_steps cannot be seen from outside.
         return callable(schedule) and required_parameters(schedule) == 1
@@ -224,5 +246,5 @@ def ignores_length(schedule: Any, before: int, now: int) -> bool:
         old, new = schedule.curve(max(before, 1), 1.0), schedule.curve(max(now, 1), 1.0)
     except InstepError:
         return False
-    stride = max(1, before // 1000)
-    return all(old(position) == new(position) for position in range(0, before, stride))
+    stride, shared = max(1, before // 1000), min(before, now)
+    return all(old(position) == new(position) for position in range(0, shared, stride))

@@ -92,7 +92,7 @@ def plan_of(description: Description) -> Plan:
         ("device", f"{description.placed.device} ({description.placed.reason})"),
         *([("processes", f"{description.processes}, the same training as on one")] if description.processes > 1 else []),
         ("train", _samples_line(description.train)),
-        *((name, _samples_line(source)) for name, source in description.valid.items()),
+        *((name, f"{_samples_line(source)}{_untransformed(description, name)}") for name, source in description.valid.items()),
         *((name, f"{_samples_line(source)}, evaluated once at the end") for name, source in description.test.items()),
         ("batch", _batch_line(description)),
         ("updates", f"{description.steps_per_epoch:,} an epoch, {description.total_steps:,} in all ({plural(epochs, 'epoch')})"),
@@ -243,6 +243,15 @@ def _frame(source: Source | Stream) -> dict[str, Any]:
     if layout is None:
         return {}
     return {"names": list(layout.names), **({"classes": as_setting(layout.classes)} if layout.classes else {})}
+
+
+def _untransformed(description: Description, name: str) -> str:
+    """That the transforms of the training data are not those of this set; its own are no news."""
+    said = description.settings
+    names = [
+        one for one in ("transform", "batch_transform") if one in (said.get("train") or {}) and one not in (said.get(name) or {})
+    ]
+    return f", without the {' and the '.join(names)} of train" if names else ""
 
 
 def _samples_line(source: Source | Stream) -> str:

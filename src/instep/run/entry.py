@@ -36,6 +36,8 @@ class FolderEntry:
         self._folder: RunFolder | None = None
         self._described: Mapping[str, Any] | None = None  # as it was before the first update, which changes the optimizer
         self._run: Run | None = None
+        self._before: dict[str, Any] | None = None  # run.json as it was found
+        self._is_untouched = False  # nothing is trained, so what was found stays
         self._moved: set[str] = set()  # what training has changed of what the script made, in processes before
 
     def enter(self, run: "Run") -> Found:
@@ -49,11 +51,18 @@ class FolderEntry:
         except BaseException:
             folder.leave()
             raise
-        self._folder = folder
+        self._folder, self._before, self._is_untouched = folder, before, False
         return found
 
+    def leave_untouched(self) -> None:
+        """Nothing is left to train: run.json stays as it is, unless it does not know yet how the run ended."""
+        if self._folder is None or self._before is None:
+            return
+        self._folder.describe(self._before, self._before.get("created"))
+        self._is_untouched = (self._before.get("status") or {}).get("state") in ("finished", "stopped")
+
     def set_status(self, state: str, step: int) -> None:
-        if self._folder is not None:
+        if self._folder is not None and not self._is_untouched:
             self._folder.set_status(state, step)
 
     def forget(self) -> None:
@@ -125,7 +134,14 @@ class FolderEntry:
 
 def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> Compared:
     longer_is_fine = ignores_length(run.options.schedule, before.get("total_steps", 0), now["total_steps"])
-    return require_same(before, now, allowed=run.allow_changes, folder=run.folder, longer_is_fine=longer_is_fine)
+    return require_same(
+        before,
+        now,
+        allowed=run.allow_changes,
+        folder=run.folder,
+        longer_is_fine=longer_is_fine,
+        done=0 if run.state.cycles is not None else checkpoints_in(run.folder)[-1],
+    )
 
 
 def _say_found(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None, skipped: list[Skipped]) -> list[str]:

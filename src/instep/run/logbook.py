@@ -20,7 +20,7 @@ from instep.run.window import Mean, Window, mean_states, mean_values, restored_m
 class Progress(Protocol):
     """How a run is shown while it trains."""
 
-    def start(self, step: int = 0, epoch: int = 0) -> None: ...
+    def start(self, step: int = 0, epoch: int = 0, *, before_s: float = 0.0, best: Evaluation | None = None) -> None: ...
     def advance(self, step: int, epoch: int) -> None: ...
     def logged(self, line: Logged) -> None: ...
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None: ...
@@ -29,7 +29,7 @@ class Progress(Protocol):
     def go_on_to(self, stop: int) -> None: ...
     def note(self, text: str) -> None: ...
     def remark(self, text: str) -> None: ...
-    def close(self, state: str) -> None: ...
+    def close(self, state: str, why: str = "") -> None: ...
 
 
 class Notices:
@@ -83,19 +83,29 @@ class Logbook:
     def open(self, plan: Plan, step: int) -> None:
         """Begin to show."""
         self._progress = self.show(plan)
-        self._progress.start(step)
+        before_s = self._clock()
+        self._progress.start(step, before_s=before_s, best=self._best())
         self._notices.show = self._progress.note
         for note in plan.notes:
             self._notices.say(note)
-        self._begun = time.perf_counter()
+        self._begun = time.perf_counter() - before_s
         self._restart_line()
+
+    def _clock(self) -> float:
+        """The seconds that the run has trained so far, in processes before this one too."""
+        return max((row["clock"]["seconds"] for row in self.history.rows[-1:] if "seconds" in row.get("clock", {})), default=0.0)
+
+    def _best(self) -> Evaluation | None:
+        """The best evaluation so far, by the number that it goes by."""
+        row, monitor = self.history.best, self.history.monitor
+        return None if row is None else Evaluation.of({monitor: row[monitor]}, row["step"], row["epoch"])
 
     def remark(self, plan: Plan, text: str) -> None:
         """Say something about a run that is not shown otherwise."""
         self.show(plan).remark(text)
 
-    def close(self, state: str) -> None:
-        """What a failed run leaves unsaid is said; what goes on later stays open."""
+    def close(self, state: str, why: str = "") -> None:
+        """What a failed run leaves unsaid is said; what goes on later stays open. `why` is for the last line."""
         if state == "failed" and self._window.unread:
             self._write_line(self._window.unread[-1])
         elif state in ("finished", "stopped") and self._extra:
@@ -103,7 +113,7 @@ class Logbook:
             self._extra = {}
         if self._progress is not None:
             self._notices.show = None
-            self._progress.close(state)
+            self._progress.close(state, why)
             self._progress = None
 
     def updated(self, update: Update, *, line_due: bool) -> bool:

@@ -8,18 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from instep import keys
 from instep.checkpoint import read, restore_model
 from instep.data.feed import Feed
+from instep.data.inputs import inputs_of
 from instep.data.loading.loader import Loader
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, ObjectiveError, give_notice
 from instep.loop.batch_plan import BatchPlan
 from instep.loop.evaluator import Evaluator
 from instep.loop.micro_batches import MicroBatches
@@ -35,9 +37,10 @@ from instep.optim.train_eval import Modes
 from instep.optim.train_mode import TrainMode
 from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, SampleLoss, StepResult
+from instep.run.changes import ignores_length
 from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
-from instep.run.entry import FolderEntry
+from instep.run.entry import FolderEntry, checkpoints_in
 from instep.run.logbook import Logbook, Notices, Progress
 from instep.run.observed import add_range_test, keep_findings
 from instep.run.options import Options
@@ -152,15 +155,28 @@ class Run:
             return ()
         return tuple(row["step"] for row in self.logbook.history.best_rows(self.options.keep_best))
 
-    def say_finished(self) -> None:
+    def say_finished(self, *, has_changed: bool = False) -> None:
         """That there is nothing to train, to somebody who started a run that is over; where progress is shown."""
-        if self.state.cycles is not None or not self.state.step:
+        state = self.state
+        if state.cycles is not None or not state.step:
             return
-        who, advice = "this Trainer", "Make a new one."
-        if self.folder is not None:
-            who, advice = str(self.folder), "Use another folder= to train anew, or more epochs= to go on."
-        updates = plural(self.state.step, "update")
-        self.logbook.remark(self.plan_text(), f"{who} is finished ({updates}): nothing is left to train. {advice}")
+        who = "this Trainer" if self.folder is None else str(self.folder)
+        ended = f"is finished ({plural(state.step, 'update')}): nothing"
+        if state.why_stopped:
+            ended = f"stopped at step {state.step:,}: {state.why_stopped}. Nothing"
+        effect = ", so what has changed has no effect" if has_changed else ""
+        self.logbook.remark(self.plan_text(), f"{who} {ended} is left to train{effect}. {self._how_to_go_on()}")
+
+    def _how_to_go_on(self) -> str:
+        if self.folder is None:
+            return "Make a new one."
+        anew = "Use another folder= to train anew"
+        if self.state.why_stopped:
+            more = ', or a larger patience= with allow_changes=("patience",) to go on' if self.step < self.total_steps else ""
+            return f"{anew}{more}."
+        longer = self.total_steps + self.state.steps_per_epoch
+        goes_on = ignores_length(self.options.schedule, self.total_steps, longer)
+        return f"{anew}{', or more epochs= to go on' if goes_on else ''}."
 
     # --- Looking
 
@@ -181,7 +197,15 @@ class Run:
             if not self.state.is_running or data is not None:
                 for loader in loaders.values():
                     loader.close()
-        return Evaluation.of(numbers, self.state.step, self.state.epoch)
+        step = self.state.step if self.state.weights_step is None else self.state.weights_step
+        return Evaluation.of(numbers, step, self.state.epoch_of(step))
+
+    def say_untrained(self) -> None:
+        """To somebody who looks at a new model, though the folder has a trained one."""
+        state = self.state
+        is_new = not (state.step or state.is_running) and state.weights_step is None
+        if is_new and self.world.is_first and checkpoints_in(self.folder):
+            give_notice(f'{self.folder} holds a run, and these weights are not from it; call load("best") or fit() first.')
 
     def largest_losses(self, count: int, most: int, weights: Weights | None = None) -> list[SampleLoss]:
         """The samples of the validation data with the largest losses; of each set among the first `most`."""
@@ -198,8 +222,16 @@ class Run:
         loader = self.evaluator.loader(data, target_needed=False)
         try:
             return self.evaluator.predict(loader, weights)
+        except ObjectiveError as error:
+            if self._is_one_sample(data):
+                raise ObjectiveError(f"{error} This has the shape of one sample; as a batch of one it is x[None].") from error
+            raise
         finally:
             loader.close()
+
+    def _is_one_sample(self, data: Any) -> bool:
+        inputs = inputs_of(self.example()) if isinstance(data, Tensor | np.ndarray) else None
+        return isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) == tuple(data.shape)
 
     def look(
         self,
@@ -232,11 +264,14 @@ class Run:
             if self.processes.are_sharded:
                 path = self.world.run_on_rank0(lambda: self.saver.verified(folder, which))
                 shares = self.processes.shares(self.model)
-                self.model_state.use(read(path, parts=parts, held=shares, is_verified=True).parts)
+                found = read(path, parts=parts, held=shares, is_verified=True)
             else:
-                self.model_state.use(self.world.run_on_rank0(lambda: self.saver.load(folder, which, parts).parts))
+                found = self.world.run_on_rank0(lambda: self.saver.load(folder, which, parts))
+            self.model_state.use(found.parts)
+            self.state.weights_step = found.step
         elif which == "best" and self.state.best_weights is not None:
             self.model_state.use(self.state.best_weights)
+            self.state.weights_step = self.state.best_step
         else:
             missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
             raise DescriptionError(f"there is no {which} yet: {missing}.")

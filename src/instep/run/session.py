@@ -48,13 +48,13 @@ class Session:
             run.model_state.attributes.begin()  # before a checkpoint or an update changes them
         if not run.state.step and not run.state.is_over() and not checkpoints_in(run.folder):
             run.try_validation()  # before anything is written
-        notices = self._resume()
+        found = self._resume()
         run.state.is_running, run.state.folder = True, run.folder
         self._is_in_train_mode = run.model.training
         try:
             run.entry.set_status("running", run.state.step)
             run.write_range_tests()
-            self._begin_showing(notices)
+            self._begin_showing(found)
             self._algorithms.enter_context(run.precision.algorithms())
             self._watch_first_update()
         except BaseException:
@@ -176,8 +176,8 @@ class Session:
 
     # --- Before the first update and after the last
 
-    def _resume(self) -> Sequence[str]:
-        """Enter the folder and go on from what is in it, on all processes; returns what should be said about that."""
+    def _resume(self) -> Found:
+        """Enter the folder and go on from what is in it, on all processes."""
         run, world = self._run, self._run.world
         run.processes.compare(run.describe)
         found = world.run_on_rank0(lambda: run.entry.enter(run))
@@ -186,6 +186,8 @@ class Session:
             if checkpoint is not None:
                 restore(run, checkpoint)
                 run.saver.mark_saved(checkpoint.step if found.is_saved else None)
+                if run.state.is_over():
+                    run.entry.leave_untouched()
             if run.processes.are_sharded:
                 self._prepare_saving(found)
             else:
@@ -193,7 +195,7 @@ class Session:
         except BaseException:
             run.entry.abandon(found)
             raise
-        return found.notices
+        return found
 
     def _own_checkpoint(self, found: Found) -> Checkpoint | None:
         """What this process resumes from: all of the checkpoint, or its own share of it."""
@@ -214,7 +216,7 @@ class Session:
             run.logbook.restore(None)
             run.saver.check(capture(run))  # what cannot be kept is said now, not at the first checkpoint
         run.saver.open(run.folder / CHECKPOINTS)
-        if found.has_changed:
+        if found.has_changed and not run.state.is_over():
             run.saver.save_now(capture(run))
 
     def _require_whole(self) -> None:
@@ -229,19 +231,20 @@ class Session:
         run.entry.forget()
         run.state.is_torn = False
 
-    def _begin_showing(self, notices: Sequence[str]) -> None:
+    def _begin_showing(self, found: Found) -> None:
         """Nothing is shown of a run that is over already, but that it is."""
         run, state = self._run, self._run.state
         if state.is_over():
-            run.say_finished()
+            run.say_finished(has_changed=found.has_changed)
             return
+        state.weights_step = None
         run.logbook.open(run.plan_text(), state.step)
         if state.cycles is not None and state.step:
             run.logbook.go_on_to(state.stop)
-        for notice in notices:
+        for notice in found.notices:
             run.notices.say(notice)
         largest = run.micro_batches.plan.largest
-        if notices and largest is not None:
+        if found.notices and largest is not None:
             run.notices.say(f"micro-batches of more than {largest} did not fit in memory: split as before")
 
     def _finish(self) -> str:
@@ -264,7 +267,7 @@ class Session:
         for loader in (run.loader, *run.valid_loaders.values()):
             loader.close()  # worker processes are started again when a batch is asked for
         run.modes.eval()
-        run.logbook.close(self._ended_as)
+        run.logbook.close(self._ended_as, state.why_stopped if self._ended_as == "stopped" else "")
         try:
             run.saver.close()
         finally:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from instep.distributed.interrupt import Interrupt
 from instep.errors import Interrupted, die_if_uncaught
 from instep.loop.monitor import Monitor
+from instep.text import plural
 
 
 class CycleControl(Protocol):
@@ -37,6 +38,7 @@ class RunState:
         self.is_torn = False  # stopped in the middle of an update, so that the model is neither before nor after it
         self.resumed_from: int | None = None  # the step of the checkpoint that this run was resumed from
         self.best_step: int | None = None
+        self.weights_step: int | None = None  # of weights that were loaded; None where the model has those of `step`
         self.best_weights: dict[str, Any] | None = None  # where there is no folder to keep them in
         self.interrupt: Interrupt | None = None
         self.folder: Path | None = None  # where a run that is interrupted goes on from
@@ -51,11 +53,22 @@ class RunState:
     @property
     def epoch(self) -> int:
         """The epoch of the last update."""
-        return max(0, self.step - 1) // self.steps_per_epoch
+        return self.epoch_of(self.step)
+
+    def epoch_of(self, step: int) -> int:
+        """The epoch of the last of so many updates."""
+        return max(0, step - 1) // self.steps_per_epoch
 
     @property
     def patience_is_over(self) -> bool:
         return self._monitor is not None and self._monitor.exhausted
+
+    @property
+    def why_stopped(self) -> str:
+        """Why patience ended the run; "" where it did not."""
+        if self._monitor is None or not self.patience_is_over:
+            return ""
+        return f"{self._monitor.name} has not improved for {plural(self._monitor.waited, 'evaluation')}"
 
     def is_over(self) -> bool:
         """Whether there is no further update."""
