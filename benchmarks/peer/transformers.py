@@ -55,6 +55,7 @@ def build(job: Job, callbacks: Any = None, **other: Any) -> InOrder:
         dataloader_pin_memory=False,
         remove_unused_columns=False,
         max_grad_norm=0.0,
+        ddp_find_unused_parameters=False,
         logging_strategy="no",
         logging_nan_inf_filter=False,
         report_to="none",
