@@ -88,14 +88,28 @@ class Controller:
         for processes in (1, 2):
             own = [name for name in works if WORKS[name].processes == processes]
             try:
+                self._start([name for name in own if not WORKS[name].fresh], processes)
                 for name in own:
-                    self._row(name, processes)
+                    self._row(name)
             finally:
                 for team in self._teams.values():
                     team.stop()
                 self._teams.clear()
 
-    def _row(self, name: str, processes: int) -> None:
+    def _start(self, works: list[str], processes: int) -> None:
+        """The processes of all who have something to do in these works."""
+        for name in self._options.library:
+            if any(not CONTESTANTS[name].reason_against(work, WORKS[work]) for work in works):
+                self._teams[name] = Team(name, processes, self._folder)
+        for name, team in list(self._teams.items()):
+            try:
+                team.wait()
+            except Dead as error:
+                self._say(f"{name} does not start: {error}")
+                self._teams.pop(name).stop()
+        self._say(f"{len(self._teams)} contestants are ready")
+
+    def _row(self, name: str) -> None:
         work = WORKS[name]
         rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
         for threads in work.threads:
@@ -104,41 +118,35 @@ class Controller:
                 if done:
                     self._shuffle(contestants)
                 for contestant in contestants:
-                    if contestant not in self._teams and not work.fresh:
-                        self._start(contestant, processes)
                     self._measure(name, threads, contestant, warming=done == 0)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
 
-    def _start(self, contestant: str, processes: int) -> None:
-        try:
-            self._teams[contestant] = Team(contestant, processes, self._folder)
-        except Dead as error:
-            self._say(f"{contestant} does not start: {error}")
-
     def _measure(self, name: str, threads: int, contestant: str, warming: bool) -> None:
         entry = self._results.entry(name, threads, contestant)
+        entry.reason = CONTESTANTS[contestant].reason_against(name, WORKS[name])
         if entry.failed or entry.reason:
             return
         plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
         compared = warming and WORKS[name].kind != "resume"  # there, each draws an order of its own
-        request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": str(own) if compared else None}
+        answer = self._ask(name, threads, contestant, own if compared else None)
+        entry.failed = answer.get("failed")
+        if entry.failed is None and warming:
+            check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
+        elif entry.failed is None:
+            entry.add(answer)
+
+    def _ask(self, name: str, threads: int, contestant: str, weights: Path | None) -> dict[str, Any]:
+        request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": weights and str(weights)}
         try:
             if WORKS[name].fresh:
-                answer = run_fresh(contestant, self._folder, request)
-            elif contestant in self._teams:
-                answer = self._teams[contestant].ask(request)
-            else:
-                answer = {"failed": "did not start"}
+                return run_fresh(contestant, self._folder, request)
+            if contestant in self._teams:
+                return self._teams[contestant].ask(request)
         except Dead as error:
-            self._teams.pop(contestant).stop() if contestant in self._teams else None
-            answer = {"failed": f"its process ended: {error}"}
-        entry.reason, entry.failed = answer.get("cannot"), answer.get("failed")
-        if entry.reason or entry.failed:
-            return
-        if warming:
-            check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
-        else:
-            entry.add(answer)
+            if contestant in self._teams and not WORKS[name].fresh:
+                self._teams.pop(contestant).stop()
+            return {"failed": f"its process ended: {error}"}
+        return {"failed": "its process had ended"}
 
     def _weights(self, name: str, threads: int, contestant: str) -> Path:
         return self._folder / f"{name}-{threads}-{contestant}.npy"

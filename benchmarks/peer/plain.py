@@ -13,8 +13,6 @@ from torch.utils.data import DataLoader, RandomSampler
 
 from benchmarks.peer.work import Data, Job
 
-CANNOT: dict[str, str] = {}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     if job.work.kind == "resume":
