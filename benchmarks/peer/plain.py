@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -80,5 +81,5 @@ def prepare_resume(job: Job, remaining: Callable[[Job, int], Iterator[Data]] | N
 def replay(job: Job, done: int) -> Iterator[Data]:
     """The sampler's order again, without the samples that were used; they are counted off and not loaded."""
     sampler = RandomSampler(range(job.work.samples), generator=torch.Generator().manual_seed(0))
-    rest = list(sampler)[done * job.batch :]
+    rest = islice(iter(sampler), done * job.batch, None)
     return iter(DataLoader(job.dataset(), batch_size=job.batch, sampler=rest))

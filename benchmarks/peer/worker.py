@@ -99,6 +99,8 @@ def seconds_of_checkpoint(job: Job) -> float:
     assert isinstance(job.model, Marked)
     marks, every = job.model.marks[-job.updates :], job.work.start
     assert len(marks) == 2 * every, f"{len(marks)} forwards, not {2 * every}"
+    written = sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
+    assert written >= 0.99 * job.model.checkpoint_bytes(), f"a checkpoint of {written / 1e6:.0f} MB: not all of the state"
     warm = every // 10
     without = (marks[every - 1] - marks[warm]) / (every - 1 - warm)
     return marks[-1] - marks[every - 1] - every * without
