@@ -41,7 +41,6 @@ def main() -> None:
         Controller(results, options, Path(folder)).run()
     print(show(results))
     if options.write:
-        JSON.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
         write_page(results)
     if failures := list(failed(results)):
         sys.exit("\n".join(["", "failed:", *failures]))
@@ -120,6 +119,8 @@ class Controller:
                 for contestant in contestants:
                     self._measure(name, threads, contestant, warming=done == 0)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
+        if self._options.write:  # after each row: --redraw makes a page of what is there, also where this run is stopped
+            JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
 
     def _measure(self, name: str, threads: int, contestant: str, warming: bool) -> None:
         entry = self._results.entry(name, threads, contestant)
