@@ -62,13 +62,13 @@ def parse() -> argparse.Namespace:
 
 
 def names_of(known: dict[str, Any]) -> Any:
-    """A type for argparse: names with commas between them, each of them known."""
+    """A type for argparse: names with commas between them, each of them known; in the order of the table."""
 
     def names(text: str) -> list[str]:
         chosen = text.split(",")
         if unknown := [name for name in chosen if name not in known]:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return chosen
+        return [name for name in known if name in chosen]
 
     return names
 
@@ -112,29 +112,30 @@ class Controller:
         work = WORKS[name]
         rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
         for threads in work.threads:
-            contestants = list(self._options.library)
-            for done in range(rounds + 1):
-                if done:
-                    self._shuffle(contestants)
-                for contestant in contestants:
-                    self._measure(name, threads, contestant, warming=done == 0)
+            contestants = list(self._options.library)  # the plain loop is first: the others are compared with it
+            self._round(name, threads, contestants, checked=True, counted=work.fresh)
+            for _ in range(rounds - int(work.fresh)):
+                self._shuffle(contestants)
+                self._round(name, threads, contestants)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
         if self._options.write:  # after each row: --redraw makes a page of what is there, also where this run is stopped
             JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
 
-    def _measure(self, name: str, threads: int, contestant: str, warming: bool) -> None:
-        entry = self._results.entry(name, threads, contestant)
-        entry.reason = CONTESTANTS[contestant].reason_against(name, WORKS[name])
-        if entry.failed or entry.reason:
-            return
-        plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
-        compared = warming and WORKS[name].kind != "resume"  # there, each draws an order of its own
-        answer = self._ask(name, threads, contestant, own if compared else None)
-        entry.failed = answer.get("failed")
-        if entry.failed is None and warming:
-            check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
-        elif entry.failed is None:
-            entry.add(answer)
+    def _round(self, name: str, threads: int, contestants: list[str], *, checked: bool = False, counted: bool = True) -> None:
+        """One measurement of each; the first round of a process warms it up and is not counted."""
+        for contestant in contestants:
+            entry = self._results.entry(name, threads, contestant)
+            entry.reason = CONTESTANTS[contestant].reason_against(name, WORKS[name])
+            if entry.failed or entry.reason:
+                continue
+            plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
+            compared = checked and WORKS[name].kind != "resume"  # there, each draws an order of its own
+            answer = self._ask(name, threads, contestant, own if compared else None)
+            entry.failed = answer.get("failed")
+            if entry.failed is None and checked:
+                check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
+            if entry.failed is None and counted:
+                entry.add(answer)
 
     def _ask(self, name: str, threads: int, contestant: str, weights: Path | None) -> dict[str, Any]:
         request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": weights and str(weights)}
