@@ -41,7 +41,6 @@ def main() -> None:
         Controller(results, options, Path(folder)).run()
     print(show(results))
     if options.write:
-        JSON.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
         write_page(results)
     if failures := list(failed(results)):
         sys.exit("\n".join(["", "failed:", *failures]))
@@ -63,13 +62,13 @@ def parse() -> argparse.Namespace:
 
 
 def names_of(known: dict[str, Any]) -> Any:
-    """A type for argparse: names with commas between them, each of them known."""
+    """A type for argparse: names with commas between them, each of them known; in the order of the table."""
 
     def names(text: str) -> list[str]:
         chosen = text.split(",")
         if unknown := [name for name in chosen if name not in known]:
             raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
-        return chosen
+        return [name for name in known if name in chosen]
 
     return names
 
@@ -88,57 +87,68 @@ class Controller:
         for processes in (1, 2):
             own = [name for name in works if WORKS[name].processes == processes]
             try:
+                self._start([name for name in own if not WORKS[name].fresh], processes)
                 for name in own:
-                    self._row(name, processes)
+                    self._row(name)
             finally:
                 for team in self._teams.values():
                     team.stop()
                 self._teams.clear()
 
-    def _row(self, name: str, processes: int) -> None:
+    def _start(self, works: list[str], processes: int) -> None:
+        """The processes of all who have something to do in these works."""
+        for name in self._options.library:
+            if any(not CONTESTANTS[name].reason_against(work, WORKS[work]) for work in works):
+                self._teams[name] = Team(name, processes, self._folder)
+        for name, team in list(self._teams.items()):
+            try:
+                team.wait()
+            except Dead as error:
+                self._say(f"{name} does not start: {error}")
+                self._teams.pop(name).stop()
+        self._say(f"{len(self._teams)} contestants are ready")
+
+    def _row(self, name: str) -> None:
         work = WORKS[name]
         rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
         for threads in work.threads:
-            contestants = list(self._options.library)
-            for done in range(rounds + 1):
-                if done:
-                    self._shuffle(contestants)
-                for contestant in contestants:
-                    if contestant not in self._teams and not work.fresh:
-                        self._start(contestant, processes)
-                    self._measure(name, threads, contestant, warming=done == 0)
+            contestants = list(self._options.library)  # the plain loop is first: the others are compared with it
+            self._round(name, threads, contestants, checked=True, counted=work.fresh)
+            for _ in range(rounds - int(work.fresh)):
+                self._shuffle(contestants)
+                self._round(name, threads, contestants)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
+        if self._options.write:  # after each row: --redraw makes a page of what is there, also where this run is stopped
+            JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
 
-    def _start(self, contestant: str, processes: int) -> None:
-        try:
-            self._teams[contestant] = Team(contestant, processes, self._folder)
-        except Dead as error:
-            self._say(f"{contestant} does not start: {error}")
+    def _round(self, name: str, threads: int, contestants: list[str], *, checked: bool = False, counted: bool = True) -> None:
+        """One measurement of each; the first round of a process warms it up and is not counted."""
+        for contestant in contestants:
+            entry = self._results.entry(name, threads, contestant)
+            entry.reason = CONTESTANTS[contestant].reason_against(name, WORKS[name])
+            if entry.failed or entry.reason:
+                continue
+            plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
+            compared = checked and WORKS[name].kind != "resume"  # there, each draws an order of its own
+            answer = self._ask(name, threads, contestant, own if compared else None)
+            entry.failed = answer.get("failed")
+            if entry.failed is None and checked:
+                check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
+            if entry.failed is None and counted:
+                entry.add(answer)
 
-    def _measure(self, name: str, threads: int, contestant: str, warming: bool) -> None:
-        entry = self._results.entry(name, threads, contestant)
-        if entry.failed or entry.reason:
-            return
-        plain, own = self._weights(name, threads, "plain"), self._weights(name, threads, contestant)
-        compared = warming and WORKS[name].kind != "resume"  # there, each draws an order of its own
-        request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": str(own) if compared else None}
+    def _ask(self, name: str, threads: int, contestant: str, weights: Path | None) -> dict[str, Any]:
+        request = {"work": name, "quick": self._options.quick, "threads": threads, "weights": weights and str(weights)}
         try:
             if WORKS[name].fresh:
-                answer = run_fresh(contestant, self._folder, request)
-            elif contestant in self._teams:
-                answer = self._teams[contestant].ask(request)
-            else:
-                answer = {"failed": "did not start"}
+                return run_fresh(contestant, self._folder, request)
+            if contestant in self._teams:
+                return self._teams[contestant].ask(request)
         except Dead as error:
-            self._teams.pop(contestant).stop() if contestant in self._teams else None
-            answer = {"failed": f"its process ended: {error}"}
-        entry.reason, entry.failed = answer.get("cannot"), answer.get("failed")
-        if entry.reason or entry.failed:
-            return
-        if warming:
-            check_trained(entry, answer, own, plain, self._results.entry(name, threads, "plain").loss)
-        else:
-            entry.add(answer)
+            if contestant in self._teams and not WORKS[name].fresh:
+                self._teams.pop(contestant).stop()
+            return {"failed": f"its process ended: {error}"}
+        return {"failed": "its process had ended"}
 
     def _weights(self, name: str, threads: int, contestant: str) -> Path:
         return self._folder / f"{name}-{threads}-{contestant}.npy"

@@ -8,8 +8,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Job
 
-CANNOT: dict[str, str] = {}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     if job.work.kind == "resume":

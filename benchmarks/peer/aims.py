@@ -45,8 +45,8 @@ def first_among_libraries(results: Results) -> Iterator[Aim]:
             rows += 1
             best = min(others, key=lambda name: others[name].median())
             speed = results.speed(work, int(threads), "instep", best)
-            if others[best].median() < row["instep"].median() and speed is not None:
-                ahead.append(f"{CONTESTANTS[best].label} in `{work}`, {threads} thread{'s'[: threads != '1']} ({speed:.2f} ×)")
+            if speed is not None and speed < 1.0:
+                ahead.append(f"{CONTESTANTS[best].label} in `{work}` with {plural(int(threads))} (Instep {speed:.2f} ×)")
     if rows:
         said = f"first in {rows - len(ahead)} of {rows} rows" + (f"; ahead: {', '.join(ahead)}" if ahead else "")
         yield Aim("first among libraries in every row", said, not ahead)

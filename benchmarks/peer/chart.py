@@ -11,10 +11,10 @@ COLUMNS, LABEL, WIDTH, LINE, HEAD, GAP = 2, 150, 410, 19, 34, 26
 STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #24292f }
 .title { font-weight: 600 } .empty { fill: #6e7781 } .one { stroke: #6e7781; stroke-dasharray: 3 3 }
-.bar { fill: #a9b4c0 } .instep { fill: #1f7a5c } .loop { fill: #7b8794 }
+.page { fill: #ffffff } .bar { fill: #a9b4c0 } .instep { fill: #1f7a5c } .loop { fill: #7b8794 }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 } .empty { fill: #8b949e } .one { stroke: #8b949e }
-  .bar { fill: #58626e } .instep { fill: #3fb68b } .loop { fill: #8793a0 }
+  .page { fill: #0d1117 } .bar { fill: #58626e } .instep { fill: #3fb68b } .loop { fill: #8793a0 }
 }
 """
 
@@ -24,19 +24,18 @@ def draw(results: Results) -> str:
     height = HEAD + LINE * len(CONTESTANTS) + GAP
     parts = []
     for place, (work, threads) in enumerate(panels):
-        x, y = place % COLUMNS * (WIDTH + GAP), place // COLUMNS * height
+        x, y = GAP // 2 + place % COLUMNS * (WIDTH + GAP), GAP // 2 + place // COLUMNS * height
         parts.append(f'<g transform="translate({x} {y})">{"".join(panel(results, work, threads))}</g>')
-    rows = -(-len(panels) // COLUMNS)
-    size = f'width="{COLUMNS * (WIDTH + GAP)}" height="{rows * height}"'
-    view = f'viewBox="0 0 {COLUMNS * (WIDTH + GAP)} {rows * height}"'
-    body = "\n".join(parts)
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {view} role="img">\n<style>{STYLE}</style>\n{body}\n</svg>\n'
+    wide, high = COLUMNS * (WIDTH + GAP), -(-len(panels) // COLUMNS) * height
+    size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
+    body = "\n".join([f"<style>{STYLE}</style>", '<rect class="page" width="100%" height="100%"/>', *parts])
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n{body}\n</svg>\n'
 
 
 def panel(results: Results, work: str, threads: int) -> list[str]:
     speeds = {name: results.speed(work, threads, name, "plain") for name in CONTESTANTS}
     longest = max([speed for speed in speeds.values() if speed] + [1.0])
-    scale = (WIDTH - LABEL - 60) / longest
+    scale = (WIDTH - LABEL - 40) / longest
     one = LABEL + scale
     title = f"{WORKS[work].title}; × the plain loop"
     parts = [f'<text class="title" x="0" y="16">{escape(title)}</text>']
@@ -51,7 +50,7 @@ def panel(results: Results, work: str, threads: int) -> list[str]:
         kind = "instep" if who.package == "instep" else "bar" if who.library else "loop"
         length = speed * scale
         parts.append(f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{length:.1f}" height="{LINE - 5}" rx="2"/>')
-        parts.append(f'<text x="{LABEL + length + 5:.1f}" y="{y + 11}">{speed:.2f}</text>')
+        parts.append(f'<text x="{WIDTH}" y="{y + 11}" text-anchor="end">{speed:.2f}</text>')
     bottom = HEAD + LINE * len(CONTESTANTS) - 4
     parts.append(f'<line class="one" x1="{one:.1f}" y1="{HEAD - 5}" x2="{one:.1f}" y2="{bottom}"/>')
     return parts

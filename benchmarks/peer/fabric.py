@@ -8,7 +8,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Job
 
-CANNOT = {"resume": "leaves the position in the data to the loop"}
 _launched: dict[int, Fabric] = {}  # one a process: it opens the process group
 
 

@@ -8,8 +8,6 @@ from torch.nn.functional import cross_entropy
 from benchmarks.peer import plain
 from benchmarks.peer.work import Data, Job
 
-CANNOT = {"workers": "as the plain loop: the DataLoader's workers"}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     if job.work.kind == "resume":

@@ -10,8 +10,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Data, Job
 
-CANNOT = {"resume": "loads and leaves out every batch before the position: minutes here"}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     if job.work.processes > 1 and idist.backend() is None:

@@ -11,8 +11,6 @@ from torch.nn.functional import cross_entropy
 from benchmarks.peer.work import Job
 from instep import Trainer
 
-CANNOT: dict[str, str] = {}
-
 
 def build(job: Job, **other: Any) -> Trainer:
     return Trainer(

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from benchmarks.peer.instep import build, new_folder
 from benchmarks.peer.work import Job
 
-CANNOT = {"resume": "as Instep", "checkpoint": "as Instep"}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     folder = new_folder(job) if job.rank == 0 else job.folder / "runs" / "run"

@@ -9,12 +9,6 @@ import keras
 
 from benchmarks.peer.work import ADAMW, Job
 
-CANNOT = {
-    "tokens": "gives each micro-batch the same weight",
-    "resume": "resumes at the start of an epoch",
-    "processes": "has no processes on torch; a loop by hand under DistributedDataParallel",
-}
-
 
 def prepare(job: Job) -> Callable[[], object]:
     model = keras.Sequential([keras.layers.TorchModuleWrapper(job.model)])

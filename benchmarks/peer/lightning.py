@@ -13,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Data, Job
 
-CANNOT = {"resume": "starts the epoch's data again, and warns, unless the loader itself can resume"}
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="lightning")
 

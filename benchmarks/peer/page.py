@@ -82,19 +82,29 @@ def fastest_library(row: dict[str, Entry]) -> str | None:
 
 
 def construction(results: Results) -> str:
-    """What is not in the times above: making the trainer, the optimizer and the loader."""
-    lines = ["| | construction, ms | weights of the plain loop |", "| --- | ---: | --- |"]
+    """What is not in the times above: making trainer, optimizer and loader; the processor time of two processes; the weights."""
+    lines = [
+        "| | construction, ms | `processes`, processor, ms | weights, beside the plain loop's |",
+        "| --- | ---: | ---: | --- |",
+    ]
     for contestant, who in CONTESTANTS.items():
-        entries = {
-            name: results.entries[name][threads].get(contestant) for name in TRAINING for threads in results.entries.get(name, {})
-        }
-        done = {name: one for name, one in entries.items() if one}
+        entries = {name: results.entry(name, WORKS[name].threads[0], contestant) for name in TRAINING if name in results.entries}
+        done = {name: entry for name, entry in entries.items() if entry}
         if done:
             first = done.get("mlp-64") or next(iter(done.values()))
-            kinds = {one.weights: [name for name in done if done[name].weights == one.weights] for one in done.values()}
-            said = "; ".join(f"{kind} ({', '.join(names)})" if len(kinds) > 1 else f"{kind}" for kind, names in kinds.items())
-            lines.append(f"| {who.label} | {ms(first.median('construct_s'))} | {said} |")
+            processor = ms(done["processes"].median("processor_s")) if "processes" in done else "–"
+            lines.append(f"| {who.label} | {ms(first.median('construct_s'))} | {processor} | {kinds_of_weights(done)} |")
     return "### Construction, and what came out\n\n" + "\n".join(lines)
+
+
+def kinds_of_weights(done: dict[str, Entry]) -> str:
+    """How the weights compare with the plain loop's, and in which works where that differs."""
+    kinds: dict[str, list[str]] = {}
+    for name, entry in done.items():
+        kinds.setdefault(entry.weights or "not compared", []).append(name)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in kinds.items())
 
 
 def aims(results: Results) -> str:

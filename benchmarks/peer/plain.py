@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -12,8 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, RandomSampler
 
 from benchmarks.peer.work import Data, Job
-
-CANNOT: dict[str, str] = {}
 
 
 def prepare(job: Job) -> Callable[[], object]:
@@ -82,5 +81,5 @@ def prepare_resume(job: Job, remaining: Callable[[Job, int], Iterator[Data]] | N
 def replay(job: Job, done: int) -> Iterator[Data]:
     """The sampler's order again, without the samples that were used; they are counted off and not loaded."""
     sampler = RandomSampler(range(job.work.samples), generator=torch.Generator().manual_seed(0))
-    rest = list(sampler)[done * job.batch :]
+    rest = islice(iter(sampler), done * job.batch, None)
     return iter(DataLoader(job.dataset(), batch_size=job.batch, sampler=rest))

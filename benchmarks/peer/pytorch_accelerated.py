@@ -9,12 +9,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Job
 
-CANNOT = {
-    "tokens": "gives each micro-batch the same weight",
-    "resume": "resumes at the start of an epoch",
-    "checkpoint": "saves at the end of an epoch",
-}
-
 
 class OnProcessor(pytorch_accelerated.Trainer):
     def _create_accelerator(self) -> Any:

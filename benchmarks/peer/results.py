@@ -25,11 +25,15 @@ class Entry:
     failed: str | None = None
 
     def add(self, answer: dict[str, Any]) -> None:
-        for name in ("train_s", "processor_s", "construct_s"):
-            getattr(self, name).append(answer[name])
+        self.train_s.append(answer["train_s"])
+        self.processor_s.append(answer["processor_s"])
+        self.construct_s.append(answer["construct_s"])
+
+    def seconds(self, measure: Measure = "train_s") -> list[float]:
+        return {"train_s": self.train_s, "processor_s": self.processor_s, "construct_s": self.construct_s}[measure]
 
     def median(self, measure: Measure = "train_s") -> float:
-        return statistics.median(getattr(self, measure))
+        return statistics.median(self.seconds(measure))
 
     def quartiles(self) -> tuple[float, float]:
         if len(self.train_s) < 2:
@@ -58,7 +62,7 @@ class Results:
         one, other = self.entry(work, threads, of), self.entry(work, threads, against)
         if not one or not other:
             return None
-        pairs = zip(getattr(other, measure), getattr(one, measure), strict=False)
+        pairs = zip(other.seconds(measure), one.seconds(measure), strict=True)
         return statistics.median(b / a for b, a in pairs)
 
     def as_json(self) -> dict[str, Any]:
@@ -93,5 +97,5 @@ def compare(weights: Path, plain: Path, loss: float, plain_loss: float | None) -
     if apart <= TO_ROUNDING:
         return "to rounding", None
     if plain_loss is not None and abs(loss - plain_loss) <= OWN_OPTIMIZER * plain_loss:
-        return f"apart by {apart:.1%} of the largest, the same loss", None
+        return "near, with the same loss", None
     return None, f"another result: loss {loss:.4f}, the plain loop has {plain_loss}"

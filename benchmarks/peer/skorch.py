@@ -9,12 +9,6 @@ from torch import nn
 
 from benchmarks.peer.work import ADAMW, Job
 
-CANNOT = {
-    "resume": "resumes at the start of an epoch",
-    "checkpoint": "saves at the end of an epoch",
-    "processes": "has no processes of its own; with Accelerate's",
-}
-
 
 class ByTokens(skorch.NeuralNet):
     """Its criterion takes one batch; the sum over micro-batches is a step of one's own."""

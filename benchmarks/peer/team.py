@@ -29,8 +29,11 @@ class Team:
         for rank in range(processes):
             environment = _environment(rank, processes, port) if processes > 1 else _environment()
             self._workers.append(_start([contestant, str(self._folder)], environment, self.log))
+
+    def wait(self) -> None:
+        """Until the library is imported."""
         for worker in self._workers:
-            _read(worker, self.log)  # it is ready: the library is imported
+            _read(worker, self.log)
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """What the slowest process took by the clock, and all of them by their processors."""

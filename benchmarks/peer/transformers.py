@@ -11,7 +11,6 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.peer.work import Data, Job
 
-CANNOT: dict[str, str] = {}
 transformers.logging.set_verbosity_error()
 
 
@@ -55,6 +54,7 @@ def build(job: Job, callbacks: Any = None, **other: Any) -> InOrder:
         dataloader_pin_memory=False,
         remove_unused_columns=False,
         max_grad_norm=0.0,
+        ddp_find_unused_parameters=False,
         logging_strategy="no",
         logging_nan_inf_filter=False,
         report_to="none",
@@ -82,8 +82,11 @@ def prepare(job: Job) -> Callable[[], object]:
     if job.work.kind == "resume":
         return prepare_resume(job)
     if job.work.kind == "checkpoint":
-        return build(job, save_strategy="steps", save_steps=job.work.start, save_total_limit=1).train
-    return build(job).train
+        trainer = build(job, save_strategy="steps", save_steps=job.work.start, save_total_limit=1)
+    else:
+        trainer = build(job)
+    train: Callable[[], object] = trainer.train
+    return train
 
 
 class Stop(transformers.TrainerCallback):

@@ -58,12 +58,8 @@ class Worker:
         print(json.dumps(answer), file=answers, flush=True)
 
     def measure(self, work: str, quick: bool, threads: int, weights: str | None) -> dict[str, Any]:
-        """Seconds to construct and to train, processor seconds, losses before and after; or why it cannot be done."""
+        """Seconds to construct and to train, processor seconds, losses before and after."""
         row = WORKS[work].quick() if quick else WORKS[work]
-        cannot = self._module.CANNOT
-        reason = cannot.get(work) or cannot.get(row.kind) or (cannot.get("processes") if row.processes > 1 else None)
-        if reason:
-            return {"cannot": reason}
         torch.set_num_threads(threads)
         job = self._job(work, row)
         before = final_loss(job.model, job.data)
@@ -103,6 +99,8 @@ def seconds_of_checkpoint(job: Job) -> float:
     assert isinstance(job.model, Marked)
     marks, every = job.model.marks[-job.updates :], job.work.start
     assert len(marks) == 2 * every, f"{len(marks)} forwards, not {2 * every}"
+    written = sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
+    assert written >= 0.99 * job.model.checkpoint_bytes(), f"a checkpoint of {written / 1e6:.0f} MB: not all of the state"
     warm = every // 10
     without = (marks[every - 1] - marks[warm]) / (every - 1 - warm)
     return marks[-1] - marks[every - 1] - every * without
