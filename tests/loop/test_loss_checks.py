@@ -105,7 +105,8 @@ def squared(output: Tensor, target: Tensor) -> Tensor:
 def test_a_loss_of_ones_own_that_compares_each_with_each(loss: Any) -> None:
     text = said(loss, X[:, 0], outputs=1)
     assert "compares every output with every target: an output of shape (16, 1) and a target of shape (16,)" in text
-    assert "use y.unsqueeze(1), or end the model with nn.Flatten(0)" in text
+    assert "use y.unsqueeze(1)" in text
+    assert "or end the model with nn.Flatten(0)" in text
     if isinstance(loss, Centred):
         assert loss.calls == 1
 
