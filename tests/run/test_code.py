@@ -122,13 +122,13 @@ def test_what_cannot_be_looked_at_stops_nothing() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        time.time(),
+        pytest.param(time.time(), id="the time"),
         "/tmp/a",
         "a\\b",
         "cuda:1",
-        object(),
-        {object(): 1},
-        [object()],
+        pytest.param(object(), id="an object"),
+        pytest.param({object(): 1}, id="a dict"),
+        pytest.param([object()], id="a list"),
         torch.ones(3, requires_grad=True),
         GUARD,
         print,
