@@ -1,4 +1,4 @@
-"""The same work in Instep and in what people would use instead: loops by hand and ten libraries, side by side.
+"""The same work in Instep and in what people would use instead: loops by hand and nine other libraries, side by side.
 
 Every contestant has a process of its own that stays alive. This one asks them for one measurement at a time, in a new random
 order in every round, so that a slow moment of the machine hits all alike; the first round warms up and is checked: whoever

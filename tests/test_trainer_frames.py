@@ -302,5 +302,9 @@ def test_a_number_that_is_no_share_is_named(share: float) -> None:
 def test_advice_about_the_form_of_a_target_is_for_frames_too() -> None:
     with pytest.raises(ObjectiveError, match=r'with a frame target=\["…"\]'):
         make(source(frame(), target="y"), loss=F.mse_loss).fit()
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    data = source(frame(k=np.zeros(24)).drop(columns="c"), target="k")
+    trainer = Trainer(model, loss=F.cross_entropy, optimizer=optimizer, train=data, epochs=1, progress=False)
     with pytest.raises(ObjectiveError, match=r'with a frame frame\["…"\]\.astype\("int64"\)'):
-        make(source(frame(k=np.zeros(24)).drop(columns="c"), target="k"), loss=F.cross_entropy).fit()
+        trainer.fit()
