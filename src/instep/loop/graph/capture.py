@@ -1,5 +1,6 @@
 """Capture: the graph of a result, read from its `grad_fn` and from what was noted during the forward."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class _Reading:
         self._held = self._inputs | self._held
         self._places: dict[Any, int] = {}  # a grad_fn or a leaf -> its node
         self._nodes: list[Node] = []
+        self._when: dict[int, float] = {}  # the sequence numbers of nodes that have one
         self._edges: dict[tuple[int, int], None] = {}
         self._has_slots = self._has_saved = False
 
@@ -60,6 +62,8 @@ class _Reading:
                 pending += [(one, False) for one in reversed(before) if one not in self._places]
                 continue
             self._places[found] = len(self._nodes)
+            if not isinstance(found, Tensor):
+                self._when[len(self._nodes)] = found._sequence_nr()
             self._nodes.append(self._node(found))
             for one in before:
                 self._edges[self._places[one], self._places[found]] = None
@@ -74,6 +78,7 @@ class _Reading:
             if not users and key not in at_result:
                 continue
             place = len(self._nodes)
+            self._when[place] = cut.number - 0.5
             self._nodes.append(Node("cut", cut.kind, cut.call, cut.shape, cut.dtype, where=cut.where))
             self._places[key] = place
             for source in cut.sources:
@@ -102,7 +107,18 @@ class _Reading:
         ]
         calls = () if self._trace is None else tuple(span.call for span in self._trace.spans)
         is_freed = self._has_slots and not self._has_saved
-        return GraphRecord(title, tuple(self._nodes), tuple(self._edges), calls, tuple(unused), is_freed)
+        order = self._order()
+        places = {old: new for new, old in enumerate(order)}
+        edges = sorted((places[before], places[after]) for before, after in self._edges)
+        return GraphRecord(title, tuple(self._nodes[old] for old in order), tuple(edges), calls, tuple(unused), is_freed)
+
+    def _order(self) -> list[int]:
+        """Operations as they were made, each leaf before the first who uses it, results at the end."""
+        when = dict(self._when)
+        for before, after in self._edges:
+            if self._nodes[before].kind in ("parameter", "input"):
+                when[before] = min(when.get(before, math.inf), self._when.get(after, math.inf) - 0.25)
+        return sorted(range(len(self._nodes)), key=lambda place: (when.get(place, math.inf), place))
 
     def _node(self, found: Any) -> Node:
         if isinstance(found, Tensor):

@@ -43,6 +43,7 @@ class CutPlace:
     users: list[Any] = field(default_factory=list)  # grad_fn nodes
     shape: tuple[int, ...] = ()
     dtype: str = ""
+    number: int = 0  # of the operation after it
 
 
 class Trace:
@@ -120,7 +121,7 @@ class Trace:
             without = [index for index in self._open if self.spans[index].without_grad]
             call, where = (without[0], "") if without else (call, where)
         key = (kind, call, where)
-        place = self.cuts.setdefault(key, CutPlace(kind, call, where or _users_line()))
+        place = self.cuts.setdefault(key, CutPlace(kind, call, where or _users_line(), number=_sequence_number()))
         place.sources += [one.grad_fn if one.grad_fn is not None else one for one in sources]
         place.shape, place.dtype = tuple(lost.shape), str(lost.dtype).removeprefix("torch.")
         return key
