@@ -14,7 +14,8 @@ from instep.cli import script
 from instep.cli.border import WrongUse
 from instep.cli.target import parse_for_file, split_file
 from instep.errors import DescriptionError
-from instep.report.graph.graph import graph
+from instep.report.graph.drawing import MADE_BY
+from instep.report.graph.graph import form_of, graph
 from instep.text import size
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
@@ -24,8 +25,10 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavio
 class GraphOptions:
     """Look at the autograd graph of a loss; nothing is trained, and nothing is written but what --output names."""
 
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: the terminal)")] = None
-    """Write the graph to a file: .html, .svg, .dot, .mmd or .txt."""
+    output: Annotated[
+        Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE", help_behavior_hint="(default: the terminal)")
+    ] = None
+    """Write the graph to a file: .html, .svg, .dot or .mmd."""
     diff: _Flag = False
     """Show how control flow changed the graph between the first batch and the second."""
     depth: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: all)")] = None
@@ -56,8 +59,8 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     try:
         shown.save(own.output)
-    except (OSError, DescriptionError) as error:
-        raise WrongUse(f"{own.output} cannot be written: {error.strerror}." if isinstance(error, OSError) else str(error)) from None
+    except OSError as error:
+        raise WrongUse(f"{own.output} cannot be written: {error.strerror}.") from None
     print(f"graph: {own.output} ({size(own.output.stat().st_size)})")
     if own.open:
         import webbrowser
@@ -72,3 +75,11 @@ def _check(own: GraphOptions) -> None:
         raise WrongUse(f"--depth {own.depth} shows nothing; use 1 or more.")
     if own.open and own.output is None:
         raise WrongUse("--open needs a file to open: -o graph.html --open")
+    if own.output is None:
+        return
+    try:
+        form_of(own.output)
+    except DescriptionError as error:
+        raise WrongUse(str(error)) from None
+    if own.output.exists() and MADE_BY.encode() not in own.output.read_bytes()[:300]:
+        raise WrongUse(f"{own.output} exists and was not made by instep graph; name another file with -o.")

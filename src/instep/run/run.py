@@ -233,7 +233,13 @@ class Run:
         piece = next(iter(stepper.pieces(found)))
         title = f"{f'{stepper.name}, ' if stepper.name else ''}batch {batch}, {plural(feed.layout.size(piece[1]) or 0, 'sample')}"
         looking = self.evaluator.looking(f"graph {stepper.name}")
-        with looking, keys.fork_rng(self.device), self.modes.training(), self.precision.algorithms(), stepper.looking(found, batch):
+        with (
+            looking,
+            keys.fork_rng(self.device),
+            self.modes.training(),
+            self.precision.algorithms(),
+            stepper.looking(found, batch),
+        ):
             # not the compiled form of the model, which does not call its modules
             return capture(lambda: stepper.objective(self.model, piece).value, {"": self.model}, piece[1], title)
 

@@ -44,7 +44,7 @@ def test_operations_belong_to_the_call_of_a_module() -> None:
             self.layer = nn.Linear(3, 3, bias=False)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.layer(self.layer(x)) * 2
+            return self.layer(self.layer(x)) * 2  # type: ignore[no-any-return]
 
     graph = of(Twice(), torch.randn(2, 3))
     assert [(one.name, one.kind, one.parent, one.time) for one in graph.calls] == [
@@ -125,7 +125,8 @@ class Cut(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "call"), [("no_grad", "no_grad", "body"), ("inside", "no_grad", ""), ("detach", "detach", ""), ("data", "data", "")]
+    ("how", "kind", "call"),
+    [("no_grad", "no_grad", "body"), ("inside", "no_grad", ""), ("detach", "detach", ""), ("data", "data", "")],
 )
 def test_a_cut_is_named_with_its_place(how: str, kind: str, call: str) -> None:
     model = Cut(how)
@@ -135,7 +136,7 @@ def test_a_cut_is_named_with_its_place(how: str, kind: str, call: str) -> None:
     assert cut.call is not None
     assert graph.calls[cut.call].name == call
     assert cut.where.startswith("test_capture.py:")
-    assert cut.shape == ((4, 3) if how != "no_grad" else (4, 3))
+    assert cut.shape == (4, 3)
     users = [graph.nodes[b].label for a, b in graph.edges if graph.nodes[a] is cut]
     assert users == ["Addmm"]
     assert len(graph.unreached) == 4
@@ -163,6 +164,29 @@ def test_a_result_without_a_graph_names_its_cut() -> None:
     assert [(graph.nodes[a].label, graph.nodes[b].label) for a, b in graph.edges] == [("detach", "result")]
     assert [one.name for one in graph.unreached] == ["weight", "bias"]
     assert cut.label == "detach"
+
+
+def test_sparse_and_empty_tensors_have_sizes() -> None:
+    weight = torch.randn(3, 2, requires_grad=True)
+    matrix = torch.eye(3).to_sparse()
+    assert node(read_graph(torch.sparse.mm(matrix, weight), {}), "SparseAddmm").saved_bytes == 3 * (2 * 8 + 4)
+    assert read_graph(torch.ones(0, requires_grad=True).exp(), {}).saved_bytes == 0
+
+
+def test_meta_tensors_count_as_they_would() -> None:
+    model = nn.Sequential(nn.Linear(5, 3), nn.Tanh(), nn.Tanh()).to("meta")
+    assert of(model, torch.empty(4, 5, device="meta")).saved_bytes == 2 * 48
+
+
+def test_nothing_to_look_at_is_said() -> None:
+    with pytest.raises(DescriptionError, match="no tensor of floating-point numbers in what was returned, a list"):
+        of(nn.Linear(2, 2), torch.ones(1), lambda: [torch.ones(2, dtype=torch.long)])
+
+
+def test_a_compiled_model_is_looked_at_as_it_was_written() -> None:
+    plain = nn.Sequential(nn.Linear(5, 3), nn.Tanh())
+    graph = of(torch.compile(plain, backend="eager"), torch.randn(4, 5))  # type: ignore[arg-type]  # a module
+    assert labels(graph, "operation") == ["T", "Addmm", "Tanh"]
 
 
 def test_lazy_parameters_are_refused() -> None:

@@ -1,6 +1,10 @@
 """Capture: the graph of a result, read from its `grad_fn` and from what was noted during the forward."""
 
+import contextlib
+import dataclasses
 import math
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +21,20 @@ def capture(forward: Callable[[], Any], models: Mapping[str, nn.Module], inputs:
     """The graph of what `forward` returns. What it changes is the caller's to put back."""
     _require_initialized(models)
     names = {module: name for prefix, model in models.items() for name, module in _modules(model, prefix)}
-    with torch.enable_grad(), Trace(names) as trace:
+    with _eager(), torch.enable_grad(), Trace(names) as trace:
         result = forward()
     return read_graph(result, models, inputs, title, trace)
+
+
+@contextlib.contextmanager
+def _eager() -> Iterator[None]:
+    """Compiled code records one operation for many and calls no modules; where nothing was compiled, there is nothing to do."""
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+        yield
 
 
 def read_graph(
@@ -27,6 +42,8 @@ def read_graph(
 ) -> GraphRecord:
     """The graph of the tensors in a result, as far as it is still there."""
     roots = [one for one in _all_tensors(result) if one.is_floating_point() or one.is_complex()]
+    if not roots:
+        raise DescriptionError(f"there is no tensor of floating-point numbers in what was returned, a {type(result).__name__}.")
     reading = _Reading(models, inputs, trace)
     reading.walk([one.grad_fn if one.grad_fn is not None else one for one in roots if one.requires_grad])
     reading.add_cuts(roots)
@@ -139,8 +156,7 @@ class _Reading:
             held_by = self._held.get(storage, "")
             if not held_by:
                 self._held[storage] = label
-            size_bytes = 0 if held_by else tensor.untyped_storage().nbytes() if storage[0] else _size(tensor)
-            yield Saved(name, tuple(tensor.shape), _dtype(tensor.dtype), size_bytes, held_by)
+            yield Saved(name, tuple(tensor.shape), _dtype(tensor.dtype), 0 if held_by else _size(tensor), held_by)
 
     def _kept(self, found: Any) -> Iterator[tuple[str, Tensor]]:
         """What is really held: not what a hook would compute again, as checkpointing does."""
@@ -174,9 +190,11 @@ def _label(found: Any) -> str:
 
 
 def _all_tensors(value: Any) -> list[Tensor]:
-    """The tensors of nested containers, of an object with attributes (a Loss has its own) or of a tensor itself."""
+    """The tensors of nested containers and dataclasses, or the tensor itself."""
     if isinstance(value, Tensor):
         return [value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, tuple | list):
@@ -184,16 +202,20 @@ def _all_tensors(value: Any) -> list[Tensor]:
     return []
 
 
-def _storage(tensor: Tensor) -> tuple[int, str]:
-    """What tells one storage from another; of tensors without one (sparse, meta) the tensor itself."""
+def _storage(tensor: Tensor) -> int:
+    """What tells one storage from another; of a tensor without one (a sparse one) it is the tensor itself."""
     try:
-        return tensor.untyped_storage().data_ptr(), str(tensor.device)
-    except (NotImplementedError, RuntimeError):
-        return 0, str(id(tensor))
+        return int(tensor.untyped_storage()._cdata)
+    except NotImplementedError:
+        return id(tensor)
 
 
 def _size(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    """What it keeps alive: its whole storage, also where it is a view of a part."""
+    try:
+        return tensor.untyped_storage().nbytes()
+    except NotImplementedError:
+        return sum(_size(part) for part in (tensor._indices(), tensor._values())) if tensor.is_sparse else 0
 
 
 def _dtype(dtype: torch.dtype) -> str:
@@ -216,5 +238,3 @@ def _require_initialized(models: Mapping[str, nn.Module]) -> None:
                 raise DescriptionError(
                     f"{name} is a lazy parameter without a shape yet; send one batch through the model first: model(x)."
                 )
-
-

@@ -10,6 +10,7 @@ from instep.text import clean, cut, listed, many, plural, size
 
 BoxKind = Literal["operation", "parameter", "input", "cut", "result", "unreached"]
 Mark = Literal["", "first", "second"]  # of a difference: only in the first graph, only in the second
+MADE_BY = "made by instep graph"  # stands at the head of each file, so that it may be replaced
 LONGEST = 48  # characters of a label
 
 
@@ -54,7 +55,8 @@ def draw(record: GraphRecord) -> Drawing:
     boxes = [_box(node, call, record.calls) for node, call in zip(record.nodes, calls, strict=True)]
     for one in record.unreached:
         owner = names.get(one.name.rpartition(".")[0])
-        boxes.append(Box("unreached", _text(one.name), f"{shape_text(one.shape)}, not reached", owner))
+        name = _relative(one.name, record.calls, owner)
+        boxes.append(Box("unreached", _text(name), f"{shape_text(one.shape)}, not reached", owner))
     groups, boxes = _groups(record.calls, boxes)
     return Drawing(_text(record.title), summary(record), tuple(boxes), record.edges, groups, tuple(notes(record)))
 
@@ -80,6 +82,8 @@ def summary(record: GraphRecord) -> str:
 
 def notes(record: GraphRecord) -> Iterable[str]:
     """Cuts, parameters without a gradient, and those that are frozen."""
+    if not record.cuts and not any(node.kind == "operation" for node in record.nodes):
+        yield "nothing was recorded: the result was computed from nothing that requires a gradient"
     for node in record.cuts:
         at = f" at {node.where}" if node.where else ""
         inside = f" in {call_path(record.calls, node.call)}" if node.call is not None else ""

@@ -312,8 +312,8 @@ class GraphPage {
   }
 
   _press(item) {
-    if (item[0] === "g") this.toggle(Number(item.slice(1)));
     this.choose(item);
+    if (item[0] === "g") this.toggle(Number(item.slice(1)));
   }
 
   _key(event) {

@@ -57,32 +57,28 @@ class Graph:
         return not any(box.mark for box in self.drawing.boxes)
 
     def save(self, path: str | Path) -> Path:
-        """Write it as the file's name ends: .html, .svg, .dot, .mmd, .txt."""
-        path = Path(path)
-        path.write_text(self.text_for(path), encoding="utf-8")
+        """Write it as the file's name ends: .html, .svg, .dot, .mmd."""
+        form, path = form_of(path), Path(path)
+        path.write_text(form(self), encoding="utf-8")
         return path
-
-    def text_for(self, path: Path) -> str:
-        """What `save` writes to a file of this name."""
-        forms: dict[str, Callable[[], str]] = {
-            ".html": self.html,
-            ".svg": self.svg,
-            ".dot": self.dot,
-            ".gv": self.dot,
-            ".mmd": self.mermaid,
-            ".mermaid": self.mermaid,
-            ".txt": self.tree,
-        }
-        if path.suffix.lower() not in forms:
-            known = "graph.html, graph.svg, graph.dot, graph.mmd or graph.txt"
-            raise DescriptionError(f"{path} does not say in which form to save a graph; name it {known}.")
-        return forms[path.suffix.lower()]()
 
     def __repr__(self) -> str:
         return self.tree()
 
     def _repr_html_(self) -> str:
         return fragment(self.drawing)
+
+
+_FORMS: dict[str, Callable[[Graph], str]] = {".html": Graph.html, ".svg": Graph.svg, ".dot": Graph.dot, ".mmd": Graph.mermaid}
+
+
+def form_of(path: str | Path) -> Callable[[Graph], str]:
+    """What makes the text of a file of this name."""
+    form = _FORMS.get(Path(path).suffix.lower())
+    if form is None:
+        names = "graph.html, graph.svg, graph.dot or graph.mmd"
+        raise DescriptionError(f"{path} does not say in which form to save a graph; name it {names}.")
+    return form
 
 
 class Run(Protocol):
@@ -119,9 +115,9 @@ def graph(
     >>> print(graph(layer, torch.ones(4, 3)))
     Linear: 2 operations, 2 parameters, 0 B saved for the backward
     ├ Linear
-    │ ├ ● bias  2
     │ ├ ● weight  2 × 3
     │ ├ · T  3 × 2
+    │ ├ ● bias  2
     │ └ · Addmm  4 × 2
     └ = result  4 × 2
     """

@@ -6,11 +6,11 @@ from importlib.resources import files
 from typing import Any
 
 from instep.report.graph import layout
-from instep.report.graph.drawing import Drawing, shown_size
+from instep.report.graph.drawing import MADE_BY, Drawing, shown_size
 from instep.report.page.html import fill_template, read_asset
 from instep.text import size
 
-MARK = "<!doctype html>\n<!-- made by instep graph -->\n"
+MARK = f"<!doctype html>\n<!-- {MADE_BY} -->\n"
 AT_FIRST = 80  # boxes that are seen when a page opens; deeper groups are closed
 MOST_ROWS = 200
 
@@ -24,9 +24,8 @@ def page(drawing: Drawing) -> str:
 
 def fragment(drawing: Drawing) -> str:
     """The page in a frame, for a notebook."""
-    return (
-        f'<iframe sandbox="allow-scripts" title="autograd graph" width="100%" height="640" srcdoc="{escape(page(drawing))}"></iframe>'
-    )
+    frame = '<iframe sandbox="allow-scripts" title="autograd graph" width="100%" height="640"'
+    return f'{frame} srcdoc="{escape(page(drawing))}"></iframe>'
 
 
 def document(drawing: Drawing) -> dict[str, Any]:

@@ -8,6 +8,7 @@ a given order, the least squares to the mean of the neighbours.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from instep.report.graph.drawing import Drawing, shown_size
 
@@ -132,7 +133,7 @@ def _routes(
             bends += 1
         routes[one, other] = tuple(points)
         chain = [one, *points, other]
-        links += list(zip(chain, chain[1:], strict=False))
+        links += pairwise(chain)
     return routes, links
 
 
@@ -140,14 +141,12 @@ def _sort(rows: Iterable[list[Item]], neighbours: dict[Item, list[Item]]) -> Non
     """Each row by the mean place of its neighbours in the rows before."""
     places: dict[Item, float] = {}
     for row in rows:
-        own = {item: place for place, item in enumerate(row)}
-
-        def wish(item: Item, own: dict[Item, int] = own) -> float:
-            known = [places[other] for other in neighbours.get(item, ()) if other in places]
-            return sum(known) / len(known) if known else float(own[item])
-
-        row.sort(key=wish)
         middle = (len(row) - 1) / 2
+        wishes = {}
+        for place, item in enumerate(row):
+            known = [places[other] for other in neighbours.get(item, ()) if other in places]
+            wishes[item] = sum(known) / len(known) if known else place - middle
+        row.sort(key=wishes.__getitem__)
         places |= {item: place - middle for place, item in enumerate(row)}
 
 
@@ -211,7 +210,7 @@ def _centres(level: Level, boxes: dict[Item, tuple[float, float]]) -> dict[Item,
     neighbours: list[dict[Item, list[Item]]] = [{}, {}]
     for (one, other), points in level.edges.items():
         chain = [one, *points, other]
-        for upper, lower in zip(chain, chain[1:], strict=False):
+        for upper, lower in pairwise(chain):
             neighbours[0].setdefault(lower, []).append(upper)
             neighbours[1].setdefault(upper, []).append(lower)
     centres = dict.fromkeys(boxes, 0.0)

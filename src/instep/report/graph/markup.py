@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from instep.report.graph.drawing import Box, Drawing, Group
+from instep.report.graph.drawing import MADE_BY, Box, Drawing, Group
 
 DOT_LOOKS = {
     "operation": 'shape=box, style="rounded"',
@@ -25,7 +25,11 @@ MERMAID_ENDS = {
 
 def dot(drawing: Drawing) -> str:
     """For Graphviz: `dot -Tpdf graph.dot`."""
-    lines = ["digraph graph_of_a_loss {", f"  label={_quoted(f'{drawing.title}: {drawing.summary}')}; labelloc=t; compound=true;"]
+    lines = [
+        f"// {MADE_BY}",
+        "digraph graph_of_a_loss {",
+        f"  label={_quoted(f'{drawing.title}: {drawing.summary}')}; labelloc=t; compound=true;",
+    ]
     lines += ['  node [fontname="Helvetica", fontsize=11]; edge [color="#77808a"];']
 
     def box(place: int, one: Box) -> str:
@@ -52,7 +56,7 @@ def mermaid(drawing: Drawing) -> str:
     def begin(place: int, one: Group) -> str:
         return f'subgraph g{place}["{_entities(one.label)}"]'
 
-    lines = ["flowchart TB", *_nested(drawing, box, begin, "end")]
+    lines = [f"%% {MADE_BY}", "flowchart TB", *_nested(drawing, box, begin, "end")]
     lines += [f"  n{before} --> n{after}" for before, after in drawing.edges]
     lines += ["  classDef cut stroke:#b34700", "  classDef unreached stroke:#b34700,stroke-dasharray:4"]
     lines += ["  classDef first stroke:#b34700,stroke-width:3px", "  classDef second stroke:#007a55,stroke-width:3px"]

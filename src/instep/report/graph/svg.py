@@ -1,15 +1,17 @@
 """A drawing as SVG: one picture with all groups open. Light and dark follow the reader."""
 
 from html import escape
+from itertools import pairwise
 
-from instep.report.graph.drawing import Drawing
+from instep.report.graph.drawing import MADE_BY, Drawing
 from instep.report.graph.layout import LINE, PAD, Level, Rectangle, ends, levels, place
 
 STYLE = """
 text { font: 11.5px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1d2125; }
 .quiet { fill: #5b646d; } rect { fill: #ffffff; stroke: #8a949d; } path { fill: none; stroke: #9aa5af; }
 .group > rect { fill: #5b646d; fill-opacity: 0.05; stroke: #c3cad0; } .parameter rect { fill: #d7e9f7; stroke: #0072b2; }
-.input rect { fill: #dff3ea; stroke: #009e73; } .cut rect, .unreached rect { fill: #fdeadd; stroke: #b34700; stroke-dasharray: 4 3; }
+.input rect { fill: #dff3ea; stroke: #009e73; }
+.cut rect, .unreached rect { fill: #fdeadd; stroke: #b34700; stroke-dasharray: 4 3; }
 .result rect { stroke-width: 2.5; } .first rect, rect.first { stroke: #b34700; stroke-width: 3; }
 .second rect, rect.second { stroke: #007a55; stroke-width: 3; }
 @media (prefers-color-scheme: dark) {
@@ -28,7 +30,7 @@ def svg(drawing: Drawing) -> str:
     width, height = max(whole.width, 8.0 * len(f"{drawing.title}: {drawing.summary}") + 2 * PAD), whole.height + HEADER
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img">',
+        f'height="{height:.0f}" role="img"><!-- {MADE_BY} -->',
         f"<title>{_text(drawing.title)}</title><style>{STYLE}</style>",
         f'<text x="{PAD}" y="24">{_text(f"{drawing.title}: {drawing.summary}")}</text><g transform="translate(0 {HEADER:.0f})">',
     ]
@@ -66,7 +68,7 @@ def _path(drawing: Drawing, found: dict[int | None, Level], placed: dict[str, Re
     points = [(start.x + start.width / 2, start.y + start.height), *((bend.x + 1, bend.y) for bend in bends)]
     points.append((end.x + end.width / 2, end.y))
     text = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         middle = (y0 + y1) / 2
         text += f"C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
     return text
