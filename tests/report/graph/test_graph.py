@@ -234,3 +234,18 @@ def test_a_thousand_nodes_stay_quick() -> None:
     assert len(graph.drawing.boxes) > 1_000
     assert len(graph.svg()) + len(graph.html()) < 2_000_000
     assert time.process_time() - began < 5
+
+
+def test_a_weight_stands_above_the_operation_that_uses_it_and_an_edge_beside_what_it_passes() -> None:
+    from instep.report.graph.layout import levels
+
+    x = torch.ones(2, 3, requires_grad=True)
+    late = torch.ones(3, 3, requires_grad=True)
+    drawing = instep.graph((x.sin().cos().exp() @ late.t() + x).sum()).drawing
+    level = levels(drawing)[None]
+    row = {
+        drawing.boxes[int(item[1:])].label: place for place, layer in enumerate(level.layers) for item in layer if item[0] == "n"
+    }
+    assert row["T"] == row["Exp"] == row["Mm"] - 1
+    (passed,) = [len(points) for points in level.edges.values() if points]
+    assert passed == row["Add"] - 1  # from the first row

@@ -36,10 +36,12 @@ function place(graph, closed) {
     for (const row of level.layers) {
       const tall = Math.max(0, ...row.map((item) => sizes.get(item)[1]));
       for (const item of row) {
-        const [width, height] = sizes.get(item);
+        const isBend = item[0] === "b"; // an edge passes the whole layer
+        const [width, own] = sizes.get(item);
+        const height = isBend ? tall : own;
         const x = centres.get(item) - width / 2 - left + pad;
         const top = y + Math.min((tall - height) / 2, pad);
-        placed.set(item[0] === "b" ? `${group} ${item}` : item, { x, y: top, width, height });
+        placed.set(isBend ? `${group} ${item}` : item, { x, y: top, width, height });
         for (const [other, at] of inner.get(item) ?? []) placed.set(other, { ...at, x: at.x + x, y: at.y + top });
         right = Math.max(right, x + width);
       }
@@ -208,7 +210,7 @@ class GraphPage {
     const group = depth ? paths[0][depth - 1] : "";
     const [start, end] = [this.placed.get(one), this.placed.get(other)];
     const points = [[start.x + start.width / 2, start.y + start.height],
-      ...this.routes.get(`${paths[0][depth]} ${paths[1][depth]}`).map((point) => this.placed.get(`${group} ${point}`)).map((bend) => [bend.x + 1, bend.y]), [end.x + end.width / 2, end.y]];
+      ...this.routes.get(`${paths[0][depth]} ${paths[1][depth]}`).map((point) => this.placed.get(`${group} ${point}`)).flatMap((bend) => [[bend.x + 1, bend.y], [bend.x + 1, bend.y + bend.height]]), [end.x + end.width / 2, end.y]];
     let text = `M${points[0].join(" ")}`;
     for (let at = 1; at < points.length; at += 1) {
       const [[x0, y0], [x1, y1]] = [points[at - 1], points[at]];

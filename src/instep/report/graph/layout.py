@@ -46,9 +46,9 @@ def levels(drawing: Drawing) -> dict[int | None, Level]:
         items[box.group].append(f"n{place}")
     edges: dict[int | None, dict[tuple[Item, Item], None]] = {group: {} for group in items}
     for before, after in drawing.edges:
-        group, one, other = ends(drawing, before, after)
-        edges[group][one, other] = None
-    return {group: _level(found, list(edges[group])) for group, found in items.items()}
+        common, one, other = ends(drawing, before, after)
+        edges[common][one, other] = None
+    return {where: _level(found, list(edges[where])) for where, found in items.items()}
 
 
 def ends(drawing: Drawing, before: int, after: int) -> tuple[int | None, Item, Item]:
@@ -89,21 +89,22 @@ def _level(items: Sequence[Item], edges: Sequence[tuple[Item, Item]]) -> Level:
 
 
 def _layers(items: Sequence[Item], edges: Sequence[tuple[Item, Item]]) -> dict[Item, int]:
-    """The longest path to each item; one that nothing comes into stands right above the first who uses it."""
+    """The longest path to each item; what comes from leaves alone, as a transposed weight does, stands right above its user."""
     after: dict[Item, list[Item]] = {item: [] for item in items}
-    waits = dict.fromkeys(items, 0)
+    before: dict[Item, list[Item]] = {item: [] for item in items}
     for one, other in edges:
         after[one].append(other)
-        waits[other] += 1
-    starts = [item for item in items if not waits[item]]
+        before[other].append(one)
+    waits = {item: len(before[item]) for item in items}
     layer = dict.fromkeys(items, 0)
-    ready, left, done = list(starts), dict.fromkeys(items), set[Item]()
+    ready, left = [item for item in items if not waits[item]], dict.fromkeys(items)
+    done: dict[Item, None] = {}
     while left:
         item = ready.pop() if ready else next(iter(left))  # two graphs over each other may have a circle
         left.pop(item, None)
         if item in done:
             continue
-        done.add(item)
+        done[item] = None
         for other in after[item]:
             if other in done:
                 continue
@@ -111,8 +112,12 @@ def _layers(items: Sequence[Item], edges: Sequence[tuple[Item, Item]]) -> dict[I
             waits[other] -= 1
             if not waits[other]:
                 ready.append(other)
-    for item in starts:
-        if after[item]:
+    movable: set[Item] = set()
+    for item in done:
+        if all(one in movable and len(after[one]) == 1 for one in before[item]):
+            movable.add(item)
+    for item in reversed(done):
+        if item in movable and after[item]:
             layer[item] = max(0, min(layer[other] for other in after[item]) - 1)
     return layer
 
@@ -193,6 +198,8 @@ def place(drawing: Drawing, found: dict[int | None, Level], closed: frozenset[in
             for item in row:
                 width, height = boxes[item]
                 x, top = centres[item] - width / 2 - left + PAD, y + min((tall - height) / 2, PAD)
+                if item[0] == "b":  # an edge passes the whole layer
+                    top, height = y, tall
                 key = f"{'' if group is None else f'g{group}'} {item}" if item[0] == "b" else item
                 placed[key] = Rectangle(x, top, width, height)
                 for other, at in inner.get(item, {}).items():

@@ -65,7 +65,10 @@ def _path(drawing: Drawing, found: dict[int | None, Level], placed: dict[str, Re
     start, end = placed[f"n{before}"], placed[f"n{after}"]
     prefix = "" if group is None else f"g{group}"
     bends = [placed[f"{prefix} {point}"] for point in found[group].edges[one, other]]
-    points = [(start.x + start.width / 2, start.y + start.height), *((bend.x + 1, bend.y) for bend in bends)]
+    points = [
+        (start.x + start.width / 2, start.y + start.height),
+        *((bend.x + 1, y) for bend in bends for y in (bend.y, bend.y + bend.height)),
+    ]
     points.append((end.x + end.width / 2, end.y))
     text = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (x0, y0), (x1, y1) in pairwise(points):
