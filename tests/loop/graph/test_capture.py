@@ -189,6 +189,14 @@ def test_a_compiled_model_is_looked_at_as_it_was_written() -> None:
     assert labels(graph, "operation") == ["T", "Addmm", "Tanh"]
 
 
+def test_a_forward_that_fails_leaves_no_hook_behind() -> None:
+    model = nn.Linear(5, 3)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        of(model, torch.ones(2, 4))
+    assert not torch.nn.modules.module._has_any_global_hook()
+    assert torch.overrides._get_current_function_mode_stack() == []
+
+
 def test_lazy_parameters_are_refused() -> None:
     with pytest.raises(DescriptionError, match="weight is a lazy parameter without a shape yet; send one batch"):
         of(nn.LazyLinear(3), torch.randn(4, 5))

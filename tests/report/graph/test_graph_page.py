@@ -151,6 +151,19 @@ def test_the_table_says_what_is_kept(opened: Open) -> None:
     assert "not reached: </script>" in notes[1]
 
 
+def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "notebook.html"
+    file.write_text(
+        f"<!doctype html><meta charset=utf-8><script>page = {{}}</script>{graph_of_net()._repr_html_()}", encoding="utf-8"
+    )
+    page = browser.open(file.as_uri())
+    assert page.complaints == []
+    assert page.run("document.querySelector('iframe').srcdoc.includes('made by instep graph')")
+    assert page.run("window.hit === undefined")
+    page.screenshot(tmp_path / "notebook.png")
+    page.close()
+
+
 def test_a_difference_and_a_phone(opened: Open) -> None:
     first = instep.graph(nn.Sequential(nn.Linear(4, 4)), torch.ones(2, 4))
     second = instep.graph(nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.ones(2, 4))

@@ -58,7 +58,7 @@ function centresOf({ gapX, passes }, level, sizes) {
   const neighbours = [new Map(), new Map()];
   const add = (map, key, value) => (map.has(key) ? map.get(key).push(value) : map.set(key, [value]));
   for (const [one, other, points] of level.edges) {
-    const chain = [one, ...points, other];
+    const chain = [one, ...points, other].filter(Boolean);
     for (let at = 1; at < chain.length; at += 1) {
       add(neighbours[0], chain[at], chain[at - 1]);
       add(neighbours[1], chain[at - 1], chain[at]);
@@ -207,10 +207,13 @@ class GraphPage {
   _way(one, other, before, after) {
     const paths = [before, after].map((number) => [...this.above(`n${number}`).reverse().map((group) => `g${group}`), `n${number}`]);
     const depth = paths[0].findIndex((item, at) => item !== paths[1][at]);
-    const group = depth ? paths[0][depth - 1] : "";
+    const crossed = [[depth ? paths[0][depth - 1] : "", `${paths[0][depth]} ${paths[1][depth]}`]]; // and out of and into the open groups
+    for (let at = depth + 1; at <= paths[0].indexOf(one); at += 1) crossed.unshift([paths[0][at - 1], `${paths[0][at]} `]);
+    for (let at = depth + 1; at <= paths[1].indexOf(other); at += 1) crossed.push([paths[1][at - 1], ` ${paths[1][at]}`]);
+    const bends = crossed.flatMap(([group, edge]) => this.routes.get(edge).map((point) => this.placed.get(`${group} ${point}`)));
     const [start, end] = [this.placed.get(one), this.placed.get(other)];
     const points = [[start.x + start.width / 2, start.y + start.height],
-      ...this.routes.get(`${paths[0][depth]} ${paths[1][depth]}`).map((point) => this.placed.get(`${group} ${point}`)).flatMap((bend) => [[bend.x + 1, bend.y], [bend.x + 1, bend.y + bend.height]]), [end.x + end.width / 2, end.y]];
+      ...bends.flatMap((bend) => [[bend.x + 1, bend.y], [bend.x + 1, bend.y + bend.height]]), [end.x + end.width / 2, end.y]];
     let text = `M${points[0].join(" ")}`;
     for (let at = 1; at < points.length; at += 1) {
       const [[x0, y0], [x1, y1]] = [points[at - 1], points[at]];

@@ -22,7 +22,10 @@ Item = str  # "n3" a box, "g2" a group, "b7" a point where a long edge passes a 
 
 @dataclass(frozen=True)
 class Level:
-    """The inside of a group: its layers from top to bottom, and its edges, with the points by which they pass layers."""
+    """The inside of a group: its layers from top to bottom, and its edges, with the points by which they pass layers.
+
+    An edge that comes from outside of the group begins at "", one that leaves it ends there.
+    """
 
     layers: tuple[tuple[Item, ...], ...]
     edges: dict[tuple[Item, Item], tuple[Item, ...]]
@@ -46,20 +49,19 @@ def levels(drawing: Drawing) -> dict[int | None, Level]:
         items[box.group].append(f"n{place}")
     edges: dict[int | None, dict[tuple[Item, Item], None]] = {group: {} for group in items}
     for before, after in drawing.edges:
-        common, one, other = ends(drawing, before, after)
-        edges[common][one, other] = None
+        for where, one, other in crossed(drawing, before, after):
+            edges[where][one, other] = None
     return {where: _level(found, list(edges[where])) for where, found in items.items()}
 
 
-def ends(drawing: Drawing, before: int, after: int) -> tuple[int | None, Item, Item]:
-    """The innermost group that has both ends of an edge, and what they are in it."""
-    paths = [[*_groups_of(drawing, place), f"n{place}"] for place in (before, after)]
-    common: int | None = None
-    for depth, (one, other) in enumerate(zip(*paths, strict=False)):
-        if one != other:
-            return common, paths[0][depth], paths[1][depth]
-        common = int(one[1:])
-    raise AssertionError("an edge from a box to itself")
+def crossed(drawing: Drawing, before: int, after: int) -> list[tuple[int | None, Item, Item]]:
+    """The groups that an edge crosses on its way, and between what it runs in each: out of some, over, and into others."""
+    first, second = ([*_groups_of(drawing, place), f"n{place}"] for place in (before, after))
+    depth = next(depth for depth, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
+    out = [(int(first[at - 1][1:]), first[at], "") for at in range(len(first) - 1, depth, -1)]
+    into = [(int(second[at - 1][1:]), "", second[at]) for at in range(depth + 1, len(second))]
+    common = int(first[depth - 1][1:]) if depth else None
+    return [*out, (common, first[depth], second[depth]), *into]
 
 
 def _groups_of(drawing: Drawing, place: int) -> list[Item]:
@@ -72,7 +74,7 @@ def _groups_of(drawing: Drawing, place: int) -> list[Item]:
 
 
 def _level(items: Sequence[Item], edges: Sequence[tuple[Item, Item]]) -> Level:
-    layer = _layers(items, edges)
+    layer = _layers(items, [(one, other) for one, other in edges if one and other])
     rows: list[list[Item]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for item in items:
         rows[layer[item]].append(item)
@@ -129,17 +131,21 @@ def _routes(
     routes: dict[tuple[Item, Item], tuple[Item, ...]] = {}
     links: list[tuple[Item, Item]] = []
     bends = 0
-    has_room = sum(max(0, layer[other] - layer[one] - 1) for one, other in edges) <= BENDS
+    passed = {(one, other): range(layer.get(one, -1) + 1, layer.get(other, len(rows))) for one, other in edges}
+    has_room = sum(map(len, passed.values())) <= BENDS
     for one, other in edges:
         points: list[Item] = []
-        for row in range(layer[one] + 1, layer[other]) if has_room else ():
+        for row in passed[one, other] if has_room else ():
             points.append(f"b{bends}")
             rows[row].append(points[-1])
             bends += 1
         routes[one, other] = tuple(points)
-        chain = [one, *points, other]
-        links += pairwise(chain)
+        links += _chain(one, points, other)
     return routes, links
+
+
+def _chain(one: Item, points: Sequence[Item], other: Item) -> Iterable[tuple[Item, Item]]:
+    return pairwise([item for item in (one, *points, other) if item])
 
 
 def _sort(rows: Iterable[list[Item]], neighbours: dict[Item, list[Item]]) -> None:
@@ -216,8 +222,7 @@ def place(drawing: Drawing, found: dict[int | None, Level], closed: frozenset[in
 def _centres(level: Level, boxes: dict[Item, tuple[float, float]]) -> dict[Item, float]:
     neighbours: list[dict[Item, list[Item]]] = [{}, {}]
     for (one, other), points in level.edges.items():
-        chain = [one, *points, other]
-        for upper, lower in pairwise(chain):
+        for upper, lower in _chain(one, points, other):
             neighbours[0].setdefault(lower, []).append(upper)
             neighbours[1].setdefault(upper, []).append(lower)
     centres = dict.fromkeys(boxes, 0.0)

@@ -4,7 +4,7 @@ from html import escape
 from itertools import pairwise
 
 from instep.report.graph.drawing import MADE_BY, Drawing
-from instep.report.graph.layout import LINE, PAD, Level, Rectangle, ends, levels, place
+from instep.report.graph.layout import LINE, PAD, Level, Rectangle, crossed, levels, place
 
 STYLE = """
 text { font: 11.5px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1d2125; }
@@ -61,10 +61,12 @@ def _rectangle(at: Rectangle, mark: str = "") -> str:
 
 def _path(drawing: Drawing, found: dict[int | None, Level], placed: dict[str, Rectangle], before: int, after: int) -> str:
     """From the lower edge of a box by the points of its way to the upper edge of the other."""
-    group, one, other = ends(drawing, before, after)
     start, end = placed[f"n{before}"], placed[f"n{after}"]
-    prefix = "" if group is None else f"g{group}"
-    bends = [placed[f"{prefix} {point}"] for point in found[group].edges[one, other]]
+    bends = [
+        placed[f"{'' if group is None else f'g{group}'} {point}"]
+        for group, one, other in crossed(drawing, before, after)
+        for point in found[group].edges[one, other]
+    ]
     points = [
         (start.x + start.width / 2, start.y + start.height),
         *((bend.x + 1, y) for bend in bends for y in (bend.y, bend.y + bend.height)),
