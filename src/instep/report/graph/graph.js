@@ -120,6 +120,7 @@ class GraphPage {
     document.getElementById("main").append(
       ...this.graph.notes.map((note) => make("p", { class: "note", text: note })),
       make("div", { class: "view" }, this.picture, this.about), this._memory());
+    document.getElementById("footer").append(make("p", { text: "Made by instep." }));
     this._listen();
     this.render();
     this.fit();

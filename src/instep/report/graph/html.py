@@ -19,7 +19,7 @@ def page(drawing: Drawing) -> str:
     """The page; it needs nothing else, and all names in it are text."""
     script = read_asset("dom.js") + _read("graph.js")
     style = read_asset("page.css") + _read("graph.css")
-    return MARK + fill_template(_read("graph.html"), drawing.title, document(drawing), script=script, style=style)
+    return MARK + fill_template(f"{drawing.title} · graph", document(drawing), script=script, style=style, skip="memory")
 
 
 def fragment(drawing: Drawing) -> str:

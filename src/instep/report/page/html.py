@@ -36,18 +36,22 @@ def policy_of(text: str) -> str:
 def _fill(title: str, document: Mapping[str, Any], library: str, names: Sequence[str], *, live: bool) -> str:
     script = "".join(map(read_asset, names))
     style = read_asset("vendor/uPlot.min.css") + read_asset("page.css")
-    return MARK + fill_template(read_asset("page.html"), title, document, library=library, script=script, style=style, live=live)
+    return MARK + fill_template(title, document, library=library, script=script, style=style, skip="charts", live=live)
 
 
 def fill_template(
-    template: str, title: str, document: Mapping[str, Any], *, script: str, style: str, library: str = "", live: bool = False
+    title: str, document: Mapping[str, Any], *, script: str, style: str, skip: str, library: str = "", live: bool = False
 ) -> str:
-    """A page that runs these scripts and no others, and asks for nothing; a live one may ask its server."""
+    """A page that runs these scripts and no others, and asks for nothing; a live one may ask its server.
+
+    `skip` is the id of the part that a reader with a keyboard can go to at once.
+    """
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         f"base-uri 'none'; form-action 'none'{_CONNECT if live else ''}"
     )
-    return Template(template).substitute(
+    return Template(read_asset("page.html")).substitute(
+        skip=skip,
         policy=policy,
         title=html.escape(title.encode("utf-8", "replace").decode()),
         style=style,
