@@ -137,7 +137,7 @@ class Page:
         self.call("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, button=button, buttons=int(held), clickCount=1)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> Path:
-        self.run("page.panels.forEach((panel) => panel.draw()), new Promise((done) => setTimeout(done, 300))")
+        self.run("page.panels?.forEach((panel) => panel.draw()), new Promise((done) => setTimeout(done, 300))")
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(shot["data"]))
         return path

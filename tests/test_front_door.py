@@ -25,7 +25,8 @@ def assert_same_thing_twice(name: str) -> None:
 DATA = "Order class_balanced digits image_folder on pad pieces source weighted".split()  # noqa: SIM905
 PUBLIC = """
     BatchSizeSearch Cycles Evaluation History Loss OneCycle RangeTest StepResult Trainer Update UpdateCycle accuracy data errors
-    evaluating freeze frozen keys load_classic load_model param_groups preview save_classic save_model schedules unfreeze watch
+    evaluating freeze frozen graph keys load_classic load_model param_groups preview save_classic save_model schedules unfreeze
+    watch
 """.split()  # noqa: SIM905
 
 

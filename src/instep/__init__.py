@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from instep.records import Evaluation as Evaluation
     from instep.records import StepResult as StepResult
     from instep.records import Update as Update
+    from instep.report.graph.graph import graph as graph
     from instep.report.preview import preview as preview
     from instep.run.history import History as History
     from instep.schedules import OneCycle as OneCycle
@@ -56,6 +57,7 @@ _HOME = {
     "evaluating": "instep.loop.evaluate",
     "freeze": "instep.optim.freeze",
     "frozen": "instep.optim.freeze",
+    "graph": "instep.report.graph.graph",
     "keys": "instep.keys",
     "load_classic": "instep.checkpoint.classic",
     "load_model": "instep.checkpoint.interchange",
@@ -86,6 +88,7 @@ __all__ = [
     "evaluating",
     "freeze",
     "frozen",
+    "graph",
     "keys",
     "load_classic",
     "load_model",

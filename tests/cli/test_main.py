@@ -28,7 +28,7 @@ def test_each_command_has_its_own_help(instep: Instep, name: str) -> None:
     assert said.err == ""
 
 
-@pytest.mark.parametrize("name", ["train", "find-lr", "find-batch", "preview"])
+@pytest.mark.parametrize("name", ["train", "find-lr", "find-batch", "preview", "graph"])
 def test_the_help_of_a_command_says_what_it_does_and_that_it_takes_a_file(instep: Instep, name: str) -> None:
     said = instep(name, "--help").out
     assert said.startswith(f"usage: instep {name} [FILE.py[:build]] [-h] [OPTIONS]")

@@ -77,6 +77,7 @@ def test_a_script_runs_as_under_python(tmp_path: Path) -> None:
     assert finding["process"] == ""
 
 
+@pytest.mark.slow
 def test_children_are_watched_too(tmp_path: Path) -> None:
     """Spawned, forked and started by hand; the workers of a loader stay silent."""
     body = """
@@ -114,6 +115,7 @@ def test_a_killed_script_leaves_its_findings(tmp_path: Path) -> None:
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "killed.py"
 
 
+@pytest.mark.slow
 def test_a_module_under_torchrun(tmp_path: Path) -> None:
     path = script(tmp_path, "ranks.py", "work()\nprint('rank', os.environ['RANK'])\n")
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

@@ -180,6 +180,7 @@ def why_torch_cannot_compile() -> str:
     return "torch splits its own folder and TMPDIR at spaces" if " " in torch.__file__ + tempfile.gettempdir() else ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_torch_cannot_compile()), reason=why_torch_cannot_compile())
 @IMPORTS_INDUCTOR
 def test_a_compiled_model_trains_the_same_and_stays_itself(tmp_path: Any) -> None:

@@ -97,6 +97,7 @@ def test_loading_in_the_middle_goes_on_from_what_was_loaded(tmp_path: Path) -> N
             assert trainer.optimizer.param_groups[0]["train_mode"]
 
 
+@pytest.mark.filterwarnings("ignore:.*holds a run, and these weights are not from it")
 def test_looking_before_the_run_changes_no_description(tmp_path: Path) -> None:
     for _ in make("sgd", valid=(X, Y), folder=tmp_path / "run").updates():
         break

@@ -148,7 +148,7 @@ def check_resume(make: Callable[[Path], Trainer], stops: list[int]) -> None:
         assert_same(expected, result(again, stopped))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=cases(), stops=st.lists(st.integers(0, 11), min_size=1, max_size=3))
 def test_stopping_anywhere_changes_nothing(case: Case, stops: list[int]) -> None:
     check_resume(case.trainer, stops)

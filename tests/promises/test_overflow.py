@@ -147,7 +147,7 @@ def check_split(case: Split, rooms: list[int | None]) -> None:
         assert all(max(step) <= room for step, room in zip(sizes, rooms, strict=True) if room is not None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(case=splits(), rooms=ROOMS)
 def test_it_is_the_training_of_the_whole_batch(case: Split, rooms: list[int | None]) -> None:
     check_split(case, rooms)
@@ -281,7 +281,7 @@ def _last(folder: Path, name: str) -> str:
     return (checkpoints / (checkpoints / "LATEST").read_text().strip() / name).read_text()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(case=FINER, step=st.integers(0, 6), room=st.sampled_from([2, 3, 4, 5]))
 def test_it_is_the_run_that_was_split_finer_from_that_step_on(case: Finer, step: int, room: int) -> None:
     check_finer(case, step, room)

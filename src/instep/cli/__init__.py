@@ -20,6 +20,7 @@ COMMANDS = {
     "find-batch": "find the largest micro-batch that fits in memory",
     "doctor": "watch a training script and name its mistakes",
     "preview": "show what the model will see of the data",
+    "graph": "show the autograd graph of the loss, and what it keeps in memory",
     "init": "write a commented file to start from",
     "show": "show one run",
     "runs": "list the runs in a folder",

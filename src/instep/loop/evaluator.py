@@ -126,6 +126,10 @@ class Evaluator:
                         found |= self._of_one(prefix, loader, model, called, report)
         return self._processes.world.broadcast_object(found)
 
+    def looking(self, kind: str) -> AbstractContextManager[None]:
+        """Around a look of this kind at the run's modules and objectives, which leaves them as they were."""
+        return self._found.looking(kind)
+
     def try_first_batches(self) -> None:
         """Send a few samples of each validation and test set through model, loss and metrics, and leave no trace.
 

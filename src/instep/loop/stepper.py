@@ -4,7 +4,8 @@ Several steppers of a model take turns in every update. While one has its turn, 
 gradients still flow through them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -88,11 +89,27 @@ class Stepper:
         self._batch = batch
         self.drive.before_update(self.made)
         if self._beside is not None:
-            own = {p for group in self.optimizer.param_groups for p in group["params"]}
-            self._switched_off = [p for p in self._beside.parameters() if p.requires_grad and p not in own]
-            for parameter in self._switched_off:
-                parameter.requires_grad_(False)
+            self._leave_others(self._beside)
         return self
+
+    @contextmanager
+    def looking(self, batch: Batch, step: int) -> Iterator[None]:
+        """Inside, its objective may be called as in an update, only to look: the learning rate stays, nothing is counted."""
+        before = self.step, self._batch
+        self.step, self._batch = step, batch
+        if self._beside is not None:
+            self._leave_others(self._beside)
+        try:
+            with self:
+                yield
+        finally:
+            self.step, self._batch = before
+
+    def _leave_others(self, model: nn.Module) -> None:
+        own = {p for group in self.optimizer.param_groups for p in group["params"]}
+        self._switched_off = [p for p in model.parameters() if p.requires_grad and p not in own]
+        for parameter in self._switched_off:
+            parameter.requires_grad_(False)
 
     def __enter__(self) -> "Stepper":
         return self

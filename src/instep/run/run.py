@@ -24,6 +24,8 @@ from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, give_notice
 from instep.loop.batch_plan import BatchPlan
 from instep.loop.evaluator import Evaluator
+from instep.loop.graph.capture import capture
+from instep.loop.graph.record import GraphRecord
 from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, require_monitor
 from instep.loop.out_of_memory import Splitting
@@ -250,6 +252,39 @@ class Run:
         loader = feed.train_loader(batch_size=self.batch_size, device=self.device, drop_last=self.plan.drop_last, workers=0)
         with contextlib.closing(loader), contextlib.closing(loader.batches(epoch=0)) as batches:
             return next(batches).data
+
+    def record_graph(self, batch: int = 0, objective: str | None = None) -> GraphRecord:
+        """The autograd graph of the first micro-batch of one of the first batches. Leaves no trace."""
+        if self.processes.are_several:
+            raise DescriptionError("graph() looks at one process; call it in a script that is started without torchrun.")
+        stepper = self._stepper_of(objective)
+        feed = self.feed.for_looking("graph()")
+        loader = feed.train_loader(batch_size=self.batch_size, device=self.device, drop_last=self.plan.drop_last, workers=0)
+        with contextlib.closing(loader), contextlib.closing(loader.batches(epoch=0)) as batches:
+            found = next(itertools.islice(batches, batch, None), None)
+        if found is None:
+            raise DescriptionError(f"an epoch has no batch {batch} (the first is 0); use more data or a smaller batch_size.")
+        piece = next(iter(stepper.pieces(found)))
+        title = f"{f'{stepper.name}, ' if stepper.name else ''}batch {batch}, {plural(feed.layout.size(piece[1]) or 0, 'sample')}"
+        looking = self.evaluator.looking(f"graph {stepper.name}")
+        with (
+            looking,
+            keys.fork_rng(self.device),
+            self.modes.training(),
+            self.precision.algorithms(),
+            stepper.looking(found, batch),
+        ):
+            # not the compiled form of the model, which does not call its modules
+            return capture(lambda: stepper.objective(self.model, piece).value, {"": self.model}, piece[1], title)
+
+    def _stepper_of(self, objective: str | None) -> Stepper:
+        names = {stepper.name: stepper for stepper in self.steppers}
+        if objective is None:
+            return self.steppers[0]
+        if not objective or objective not in names:
+            known = f"there are {', '.join(names)}" if len(names) > 1 else "there is only one, which needs no name"
+            raise DescriptionError(f"no objective is called {objective!r}; {known}.")
+        return names[objective]
 
     def load(self, which: Literal["best", "latest"] | int, weights: Weights | None = None) -> None:
         """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.

@@ -17,13 +17,22 @@ MARK = "<!doctype html>\n<!-- made by instep report -->\n"  # how a file begins 
 def page(document: Mapping[str, Any], *, live: bool = False) -> str:
     """The page, ASCII but for what scripts and style sheet have; a live one asks its server for what is new."""
     names = ", ".join(run["name"] for run in document["runs"])
+<<<<<<< HEAD
     scripts = ("elements.js", "charts.js", "page.js", *(("live.js",) if live else ()))
     return _fill(names, document, _read("vendor/uPlot.iife.min.js"), scripts, live=live)
+=======
+    scripts = ("dom.js", "charts.js", "page.js", *(("live.js",) if live else ()))
+    return _fill(names, document, read_asset("vendor/uPlot.iife.min.js"), scripts, live=live)
+>>>>>>> w-graph
 
 
 def list_page(document: Mapping[str, Any]) -> str:
     """The list of runs that a server has."""
+<<<<<<< HEAD
     return _fill("Runs", document, "", ("elements.js", "list.js"), live=True)
+=======
+    return _fill("Runs", document, "", ("dom.js", "charts.js", "list.js"), live=True)
+>>>>>>> w-graph
 
 
 def policy_of(text: str) -> str:
@@ -34,13 +43,24 @@ def policy_of(text: str) -> str:
 
 
 def _fill(title: str, document: Mapping[str, Any], library: str, names: Sequence[str], *, live: bool) -> str:
-    script = "".join(map(_read, names))
-    style = _read("vendor/uPlot.min.css") + _read("page.css")
+    script = "".join(map(read_asset, names))
+    style = read_asset("vendor/uPlot.min.css") + read_asset("page.css")
+    return MARK + fill_template(title, document, library=library, script=script, style=style, skip="charts", live=live)
+
+
+def fill_template(
+    title: str, document: Mapping[str, Any], *, script: str, style: str, skip: str, library: str = "", live: bool = False
+) -> str:
+    """A page that runs these scripts and no others, and asks for nothing; a live one may ask its server.
+
+    `skip` is the id of the part that a reader with a keyboard can go to at once.
+    """
     policy = (
         f"default-src 'none'; script-src {_hash(library)} {_hash(script)}; style-src {_hash(style)}; img-src data:; "
         f"base-uri 'none'; form-action 'none'{_CONNECT if live else ''}"
     )
-    return MARK + Template(_read("page.html")).substitute(
+    return Template(read_asset("page.html")).substitute(
+        skip=skip,
         policy=policy,
         title=html.escape(title.encode("utf-8", "replace").decode()),
         style=style,
@@ -55,7 +75,8 @@ def embedded(document: Mapping[str, Any]) -> str:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _read(name: str) -> str:
+def read_asset(name: str) -> str:
+    """The text of a file that stands beside this one."""
     return (files("instep.report.page") / name).read_text(encoding="utf-8")
 
 

@@ -297,11 +297,6 @@ function section(title, ...parts) {
   return make("section", { "aria-label": title }, make("h2", { text: title }), ...parts);
 }
 
-function isDark() {
-  const { theme } = document.documentElement.dataset;
-  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 // The loss of training since the evaluation before, which the lines of the log have in more detail.
 function isOfTraining(name) {
   return name.startsWith("train/");

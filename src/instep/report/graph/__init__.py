@@ -1,0 +1,1 @@
+"""The autograd graph, drawn: a tree for the terminal, SVG, DOT, Mermaid, and a page of HTML."""
