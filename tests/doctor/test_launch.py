@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 import instep
 
 LOOP = """

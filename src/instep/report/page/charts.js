@@ -1,54 +1,6 @@
 // Charts: panels that draw curves over a common axis, with uPlot. What a panel shows is in `spec`:
 // { title, axis, logX, format, curves: [{ label, name, colour, dash, isEvaluated, steps, values, isHidden }], lines, marks }
 
-<<<<<<< HEAD
-=======
-const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4]];
-const SVG = "http://www.w3.org/2000/svg";
-
-function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-function inColour(index) {
-  return css(`--colour-${index % 8}`);
-}
-
-// 4 significant digits, as in the terminal.
-function shortNumber(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en-US");
-  const size = Math.abs(value);
-  return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(3) : value.toPrecision(4);
-}
-
-function tickNumber(value) {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size < 1e-3 || size >= 1e7) return value.toExponential(2).replace(/\.?0+e/, "e");
-  return Number(value.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 8 });
-}
-
-function bytes(value, digits) {
-  if (typeof value !== "number") return shortNumber(value);
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let unit = 0;
-  for (; Math.abs(value) >= 1000 && unit < 4; unit += 1) value /= 1000;
-  return `${Number(value.toPrecision(digits))} ${units[unit]}`;
-}
-
-function percent(value) {
-  return typeof value === "number" ? `${Number((100 * value).toPrecision(3))} %` : shortNumber(value);
-}
-
-const FORMATS = {
-  number: { value: shortNumber, tick: tickNumber },
-  bytes: { value: (value) => bytes(value, 4), tick: (value) => bytes(value, 6) },
-  percent: { value: percent, tick: percent },
-};
-
->>>>>>> w-graph
 // Each value averaged with its neighbours on both sides, one that is k points away weighing weight**k: an average over the past
 // alone lags. Divided by the weights that there are, so that the ends are not drawn to 0.
 function smoothed(values, weight) {

@@ -1,20 +1,8 @@
 "use strict";
-// Elements: what all pages are made of. Text only ever becomes text here, never HTML.
+// What the pages of runs are made of: numbers, swatches, tables.
 
 const DASHES = [[], [6, 4], [2, 3], [10, 4, 2, 4]];
 const SVG = "http://www.w3.org/2000/svg";
-
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name === "text") element.textContent = value;
-    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

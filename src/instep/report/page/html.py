@@ -17,22 +17,13 @@ MARK = "<!doctype html>\n<!-- made by instep report -->\n"  # how a file begins 
 def page(document: Mapping[str, Any], *, live: bool = False) -> str:
     """The page, ASCII but for what scripts and style sheet have; a live one asks its server for what is new."""
     names = ", ".join(run["name"] for run in document["runs"])
-<<<<<<< HEAD
-    scripts = ("elements.js", "charts.js", "page.js", *(("live.js",) if live else ()))
-    return _fill(names, document, _read("vendor/uPlot.iife.min.js"), scripts, live=live)
-=======
-    scripts = ("dom.js", "charts.js", "page.js", *(("live.js",) if live else ()))
+    scripts = ("dom.js", "elements.js", "charts.js", "page.js", *(("live.js",) if live else ()))
     return _fill(names, document, read_asset("vendor/uPlot.iife.min.js"), scripts, live=live)
->>>>>>> w-graph
 
 
 def list_page(document: Mapping[str, Any]) -> str:
     """The list of runs that a server has."""
-<<<<<<< HEAD
-    return _fill("Runs", document, "", ("elements.js", "list.js"), live=True)
-=======
-    return _fill("Runs", document, "", ("dom.js", "charts.js", "list.js"), live=True)
->>>>>>> w-graph
+    return _fill("Runs", document, "", ("dom.js", "elements.js", "list.js"), live=True)
 
 
 def policy_of(text: str) -> str:
