@@ -131,7 +131,10 @@ class RankWatch:
             return
         kept = self._part.divergences.setdefault(record.number, Divergence(step.site))
         kept.site = step.site
-        store.set(_key(record.number, done, self._part.rank), json.dumps(prints))
+        try:
+            store.set(_key(record.number, done, self._part.rank), json.dumps(prints))
+        except RuntimeError:  # it ends with rank 0, which may be through with the script already
+            return
         pending = self._pending.setdefault(record.number, deque(maxlen=64))
         pending.append((done, prints))
         self._compare(store, record.number, kept, pending)
