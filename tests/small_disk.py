@@ -22,7 +22,8 @@ def small_disk(place: Path, megabytes: int) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        # lazy: what a test that failed holds open must not keep it there
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def fill(disk: Path, *, leave_bytes: int = 0) -> None:
