@@ -4,6 +4,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ YEAR_S = 365 * 86_400.0
 
 
 def build(folder: Path) -> Trainer:
-    options = {"valid": (X[:9], Y[:9]), "checkpoint_every": "0.00001 minutes", "keep": None, "log_every": 1}
+    options: dict[str, Any] = {"valid": (X[:9], Y[:9]), "checkpoint_every": "0.00001 minutes", "keep": None, "log_every": 1}
     return make(folder=folder, **options)
 
 

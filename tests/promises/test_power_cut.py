@@ -97,7 +97,7 @@ def _names_in(folder: Path) -> dict[str, tuple[int, bool]]:
 
 def build(disk: Path) -> Trainer:
     """8 updates, with an evaluation, a best checkpoint and some that are deleted."""
-    options = {"valid": (X[:9], Y[:9]), "checkpoint_every": 3, "log_every": 1, "keep": 1, "epochs": 2}
+    options: dict[str, Any] = {"valid": (X[:9], Y[:9]), "checkpoint_every": 3, "log_every": 1, "keep": 1, "epochs": 2}
     return make(folder=disk / RUN, **options)
 
 

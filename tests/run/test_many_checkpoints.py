@@ -26,7 +26,7 @@ def _counting() -> None:
 
 def train(folder: Path, valid: Any, stop: int) -> Trainer:
     """As far as this step, with a checkpoint of every update, all kept."""
-    options = {"epochs": None, "max_steps": 100, "evaluate_every": 5, "checkpoint_every": 1, "keep": None}
+    options: dict[str, Any] = {"epochs": None, "max_steps": 100, "evaluate_every": 5, "checkpoint_every": 1, "keep": None}
     trainer = make(folder=folder, valid=valid, **options)
     for update in trainer.updates():
         if update.step + 1 == stop:
