@@ -10,6 +10,7 @@ import pytest
 ON_THREE = frozenset(
     """
     dropout fewer_samples_than_processes tokens everything_on branches two_players samples_drawn stream micro_batches
+    batch_norm_in_legs
     looked_at saved gone_on_with stopped ragged nothing_in_most rare_branch shards_saved shards_gone_on_with predicted hung
     """.split()  # noqa: SIM905
 )
