@@ -19,6 +19,7 @@ Notice                      a warning: something the user should know once, noth
 
 import atexit
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -148,6 +149,13 @@ def die_if_uncaught(stop: Interrupted) -> Interrupted:
     if not (hasattr(sys, "ps1") or sys.flags.interactive):  # where the process lives on after an error
         sys.excepthook = show
     return stop
+
+
+def explain_write(error: OSError, folder: Path) -> str:
+    """Why a file of a run could not be written to its folder, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of {folder} is full. Free some space and start again: the run goes on from its newest checkpoint."
+    return f"{error.strerror or error}."
 
 
 class Notice(UserWarning):

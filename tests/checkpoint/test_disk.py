@@ -12,6 +12,7 @@ import torch
 from checkpoint.made import in_a_child, shelf_of, small
 from instep.checkpoint import Checkpoint, Writer, read, read_newest, steps, verify, write
 from instep.errors import CheckpointError
+from small_disk import fill, small_disk
 
 
 def large(step: int) -> Checkpoint:
@@ -24,14 +25,8 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 2 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("only root can mount a small disk")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with small_disk(tmp_path / "disk", megabytes=2) as place:
+        yield place
 
 
 def test_a_full_disk(disk: Path) -> None:
@@ -59,9 +54,7 @@ def test_a_full_disk(disk: Path) -> None:
 def test_a_disk_that_is_full_to_the_last_byte(disk: Path) -> None:
     """Not even the names of the labels fit; the checkpoint before is found all the same."""
     folder = shelf_of(disk / "checkpoints", 1)
-    with open(disk / "ballast", "wb") as file, pytest.raises(OSError, match="No space"):
-        while True:
-            os.write(file.fileno(), b"x" * 4096)
+    fill(disk)
     with pytest.raises(CheckpointError, match=r"step-00000002 could not be written: the disk of .* is full"):
         write(folder, small(2))
     assert names(folder) == ["LATEST", "step-00000001"]

@@ -28,7 +28,7 @@ def main(folder: Path, names: list[str]) -> None:
         dist.init_process_group("gloo")  # one that the script opened is used, and left open
     found: dict[str, Any] = {}
     exact = EXACT | sharding.SHARDED
-    cases = slips.LIST | sharding.CASES | {slips.LAST[size].__name__: slips.LAST[size]}
+    cases = slips.LIST | sharding.CASES | {last.__name__: last for of, last in slips.LAST.items() if of == size}
     for name in [name for name in (*exact, *cases) if not names or name in names]:
         begun = time.perf_counter()
         try:

@@ -10,7 +10,7 @@ import pytest
 ON_THREE = frozenset(
     """
     fewer_samples_than_processes tokens stream micro_batches saved gone_on_with ragged nothing_in_most shards_saved
-    shards_gone_on_with hung
+    shards_gone_on_with hung batch_norm_in_legs
     """.split()  # noqa: SIM905
 )
 

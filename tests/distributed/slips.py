@@ -98,6 +98,24 @@ def batch_norm(rank: int, size: int, folder: Path) -> Seen:
     }
 
 
+def batch_norm_in_legs(rank: int, size: int, folder: Path) -> Seen:
+    """A run that never stops, and one that is stopped after two updates and resumed by as many processes."""
+
+    def leg(name: str, last: int) -> dict[str, Tensor]:
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)).double()
+        made = trainer(model=model, n=48, valid=VECTORS.draw(30, seed=5), folder=folder / name)
+        updates = made.updates()
+        for update in updates:
+            if update.step == last:
+                break
+        updates.close()
+        return dict(model.state_dict())
+
+    leg("legs", 1)
+    return {"whole": leg("never stopped", 99), "legs": leg("legs", 99)}
+
+
 class Keeping(nn.Module):
     """A count, the same on all, and a generator that is seeded by the rank."""
 
@@ -272,7 +290,8 @@ def hung(rank: int, size: int, folder: Path) -> Seen:
 LIST: dict[str, Callable[[int, int, Path], Seen]] = {
     case.__name__: case
     for case in (
-        other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm, looked_at,
+        other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm,
+        batch_norm_in_legs, looked_at,
         own_state, metrics_by_name,
         range_test, saved, gone_on_with, stopped, folder_in_use,
     )

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from distributed.conftest import Made
+from distributed.conftest import Made, start, waited_for
 from distributed.recorded import recorded
 from distributed.runs import EXACT, everything_on, trainer
 from distributed.sizes import each_on_its_sizes, sizes
@@ -108,6 +109,35 @@ def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -
         assert one["numbers"] == seen[0]["numbers"]
         assert all(torch.equal(one["weights"][key], seen[0]["weights"][key]) for key in seen[0]["weights"])
     assert not torch.equal(seen[0]["between"][0], seen[1]["between"][0])
+
+
+@sizes("batch_norm_in_legs")
+def test_batch_norm_goes_on_with_rank_0s(size: int, world: Worlds) -> None:
+    """While it trains, a batch is normalised by itself: the weights do not depend on whose statistics a process resumes with."""
+    check_batch_norm_in_legs(world(size)["batch_norm_in_legs"])
+
+
+def check_batch_norm_in_legs(seen: list[Any]) -> None:
+    for one in seen:
+        assert one["whole"].keys() == one["legs"].keys()
+        assert all(torch.equal(one["legs"][key], value) for key, value in one["whole"].items())
+        assert all(torch.equal(seen[0]["legs"][key], value) for key, value in one["legs"].items())
+
+
+@pytest.mark.slow
+def test_four_processes(tmp_path: Path, alone: Alone) -> None:
+    """Batches of 12 in four times two micro-batches, and a last one with fewer samples than processes."""
+    names = ["dropout", "fewer_samples_than_processes", "class_weights", "everything_on", "stream"]
+    arguments = ["-m", "distributed.process", str(tmp_path), *names, "batch_norm_in_legs"]
+    assert waited_for(start(4, tmp_path, arguments)) == [0] * 4, (tmp_path / "said-0.txt").read_text()
+    found = [torch.load(tmp_path / f"rank-{rank}.pt", weights_only=False) for rank in range(4)]
+    for name in names:
+        expected = alone(EXACT[name], 8)["weights"]
+        for one in found:
+            assert not isinstance(one[name], str | Exception), one[name]
+            close(one[name]["weights"], expected)
+            assert all(torch.equal(one[name]["weights"][key], value) for key, value in found[0][name]["weights"].items())
+    check_batch_norm_in_legs([one["batch_norm_in_legs"] for one in found])
 
 
 @sizes("own_state")

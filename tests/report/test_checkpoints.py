@@ -36,6 +36,15 @@ def test_they_are_listed_with_their_size_and_what_they_are(tmp_path: Path) -> No
     ]
 
 
+def test_of_many_the_last_and_the_best_are_listed(tmp_path: Path) -> None:
+    shelf(tmp_path, dict.fromkeys(range(1, 101), 10), best="step-00000007")
+    first, head, best, *last = lines(find_checkpoints(tmp_path), History(), NOW_S)
+    assert first == "the last 20 of 100 checkpoints, and the best ones"
+    assert head.split() == ["checkpoint", "size", "age"]
+    assert best.split() == ["7", "10", "B", "2", "h", "best"]
+    assert [int(line.split()[0]) for line in last] == list(range(81, 101))
+
+
 def test_the_latest_can_be_the_best_and_a_label_can_be_wrong(tmp_path: Path) -> None:
     folder = shelf(tmp_path, {36: 10}, best="step-00000036")
     assert lines(find_checkpoints(tmp_path), History(), NOW_S)[1].endswith("best, latest")

@@ -15,7 +15,7 @@ from instep.tuning import resident
 from instep.tuning.batch_size import find_batch_size
 from tuning.toyrun import ToyRun
 
-BUDGET_BYTES = 560e6
+BUDGET_BYTES = 320e6  # above what a process takes that has imported torch, which depends on its build
 UPDATES = 12  # a heap has its size after about ten
 
 
@@ -58,8 +58,9 @@ def run_of(name: str, batch_size: int) -> ToyRun:
 
 
 def search(name: str) -> dict[str, Any]:
-    found = find_batch_size(run_of(name, 1024), memory_bytes=BUDGET_BYTES, margin=0.0, paces=False)
-    return {"largest": found.largest, "peak_bytes": found.peak_bytes}
+    budget = (resident.resident_bytes() or 0) + BUDGET_BYTES
+    found = find_batch_size(run_of(name, 1024), memory_bytes=budget, margin=0.0, paces=False)
+    return {"largest": found.largest, "peak_bytes": found.peak_bytes, "budget": budget}
 
 
 def train(name: str, batch_size: int) -> dict[str, Any]:
@@ -86,5 +87,5 @@ def test_what_is_measured_is_what_a_process_of_its_own_takes(name: str) -> None:
     found = in_a_process(f"search({name!r})")
     assert found["largest"] >= 16
     real = in_a_process(f"train({name!r}, {found['largest']})")
-    assert found["peak_bytes"] <= BUDGET_BYTES
+    assert found["peak_bytes"] <= found["budget"]
     assert found["peak_bytes"] == pytest.approx(real["peak_bytes"], rel=0.15)

@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -84,9 +85,11 @@ def regular_size(path: Path) -> int:
 
 
 def best_step(folder: Path) -> int | None:
-    """The best step that the newest checkpoint knows of. Its files are not looked at."""
-    known = (_best_of(path_of(folder, step)) for step in reversed(steps(folder)))
-    return next((best for best in known if best is not None), None)
+    """The best step that the newest checkpoint knows of, past those whose manifest is damaged. Its files are not looked at."""
+    for step in reversed(steps(folder)):
+        with suppress(OSError, CheckpointError):
+            return read_manifest(path_of(folder, step)).best
+    return None
 
 
 def write_labels(folder: Path) -> None:

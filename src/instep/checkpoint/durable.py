@@ -15,6 +15,14 @@ from instep.errors import CheckpointError
 WRITING, GONE, ASIDE = ".writing-", ".gone-", ".aside-"
 
 
+def make_folder(path: Path) -> None:
+    """A folder, with those above it, that has its name on the disk."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
 def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FileSummary:
     """A new file with this content; waits for the disk."""
     with open(path, "xb", buffering=0) as file:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from instep.checkpoint import checkpoint_folder
-from instep.checkpoint.durable import WRITING, discard, put_in_place, sync_folder, write_file
+from instep.checkpoint.durable import WRITING, discard, make_folder, put_in_place, sync_folder, write_file
 from instep.checkpoint.encoded import EncodedCheckpoint, encode_checkpoint
 from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint
@@ -48,7 +48,7 @@ def prepare_folder(folder: Path) -> None:
     """Make the folder ready for writing, or say why it cannot be: by trying, before the first step."""
     probe = folder / f"{WRITING}probe-{secrets.token_hex(4)}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         os.mkdir(probe)
         os.rmdir(probe)
         checkpoint_folder.clean_up(folder)

@@ -4,9 +4,11 @@ from instep.run.history import History
 from instep.run.run_files import CheckpointEntry
 from instep.text import age, clean, columns, number, size
 
+LAST = 20  # of many are shown
+
 
 def lines(entries: list[CheckpointEntry], history: History, now_s: float) -> list[str]:
-    """A line for each: the monitored value where it was evaluated, and whether it is among the best, or the latest."""
+    """A line for each, of many for the last and the best ones: the monitored value; whether it is a best one, the latest."""
     if not entries:
         return []
     values = {row["step"]: row.get(history.monitor) for row in history.evaluations}
@@ -21,8 +23,10 @@ def lines(entries: list[CheckpointEntry], history: History, now_s: float) -> lis
         )
         for one in entries
     ]
+    shown = [row for place, row in enumerate(rows, start=1) if row[-1] or place > len(rows) - LAST]
     head = ("checkpoint", *([clean(history.monitor)] if values else []), "size", "age", "")
-    return columns(head, rows, left=("",))
+    said = [] if len(shown) == len(rows) else [f"the last {LAST} of {len(rows):,} checkpoints, and the best ones"]
+    return [*said, *columns(head, shown, left=("",))]
 
 
 def _rank(one: CheckpointEntry, rank: int | None) -> str:

@@ -1,13 +1,13 @@
 """The run folder: where a run keeps what it says. Nothing is written before the first update."""
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from instep.errors import FolderError
+from instep.checkpoint.durable import make_folder, replace_file, sync_folder
+from instep.errors import FolderError, explain_write
 from instep.run.lock import Lock
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
@@ -32,7 +32,7 @@ class RunFolder:
     def enter(self) -> dict[str, Any] | None:
         """Make the folder and hold it; returns the description of the run that is in it, None for a new one."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
         except OSError as error:
             raise FolderError(f"{self.path} cannot be made: {error.strerror}.") from None
         self._lock.take()
@@ -76,14 +76,9 @@ def read_description(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """The file is the old one or the new one, never half of it."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    """The file is the old one or the new one, never half of it. Waits for the disk, for all names in its folder too."""
     try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2, allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+        replace_file(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        sync_folder(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise FolderError(f"{path} cannot be written: {error.strerror}.") from None
+        raise FolderError(f"{path} cannot be written: {explain_write(error, path.parent)}") from None

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from instep.errors import FolderError
+from instep.errors import FolderError, explain_write
 
 NAME = "lock"
 
@@ -22,7 +22,7 @@ class Lock:
         try:
             file = open(self._path, "a+", encoding="utf-8")  # noqa: SIM115  # it stays open as long as the lock is held
         except OSError as error:
-            raise FolderError(f"{self._path.parent} cannot be written to: {error.strerror}.") from None
+            raise FolderError(f"{self._path.parent} cannot be written to: {explain_write(error, self._path.parent)}") from None
         try:
             _lock(file)
         except OSError:
@@ -39,7 +39,7 @@ class Lock:
         except OSError as error:  # nothing of it is lost but who holds it
             with contextlib.suppress(OSError):
                 file.close()
-            raise FolderError(f"{self._path.parent} cannot be written to: {error.strerror}.") from None
+            raise FolderError(f"{self._path.parent} cannot be written to: {explain_write(error, self._path.parent)}") from None
         self._file = file
 
     def release(self) -> None:

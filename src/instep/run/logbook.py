@@ -182,6 +182,7 @@ class Logbook:
         """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off."""
         if self._file is None:
             return
+        self._unwritten.clear()  # they are made again
         found = self._file.go_on_after(0 if state is None else state["history_rows"])
         self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
         if state is not None:

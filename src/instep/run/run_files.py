@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from instep.errors import DescriptionError, FolderError
+from instep.errors import DescriptionError, FolderError, explain_write
 from instep.run.history import History, HistoryFile, Mode, ReadBack
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
@@ -137,7 +137,7 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
     try:
         replace_file(path / DESCRIPTION, content.encode())
     except OSError as error:
-        raise FolderError(f"{path / DESCRIPTION} cannot be written: {error.strerror}.") from None
+        raise FolderError(f"{path / DESCRIPTION} cannot be written: {explain_write(error, path)}") from None
 
 
 def _read_history(path: Path, monitor: str, mode: Mode, read: Callable[[Path], ReadBack]) -> tuple[History, str | None]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from instep.checkpoint import Checkpoint, read
 from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
-from instep.errors import UpdateError
+from instep.errors import InstepError, UpdateError
 from instep.loop.first_batch import look_after, require_gradients
 from instep.loop.stepper import Stepper
 from instep.optim.train_mode import say_in_eval
@@ -57,8 +57,8 @@ class Session:
             self._begin_showing(found)
             self._algorithms.enter_context(run.precision.algorithms())
             self._watch_first_update()
-        except BaseException:
-            self._close()
+        except BaseException as error:
+            self._close(after=error)
             raise
         return self
 
@@ -77,8 +77,10 @@ class Session:
                 explained = run.processes.explain(error, run.state.step)
                 if explained is not error:
                     raise explained from error.__cause__
-        finally:
-            self._close()
+        except BaseException as late:
+            self._close(after=late)
+            raise
+        self._close(after=None if isinstance(error, GeneratorExit) else error)
 
     def _watch_first_update(self) -> None:
         """Look at the first loss of a run, and at the gradients before its first step."""
@@ -260,15 +262,23 @@ class Session:
         state.is_finished = True
         return "stopped" if state.patience_is_over else "finished"
 
-    def _close(self) -> None:
+    def _close(self, *, after: BaseException | None) -> None:
+        """Let go of everything; what goes wrong with it is a note to the error that ended the run, where one did."""
+        try:
+            self._let_go()
+        except InstepError as error:
+            if after is None:
+                raise
+            after.add_note(f"Also: {error}")
+
+    def _let_go(self) -> None:
         run, state = self._run, self._run.state
         state.is_running = False
         run.train_mode.remember()
         for loader in (run.loader, *run.valid_loaders.values()):
             loader.close()  # worker processes are started again when a batch is asked for
         run.modes.eval()
-        run.logbook.close(self._ended_as, state.why_stopped if self._ended_as == "stopped" else "")
-        try:
-            run.saver.close()
-        finally:
-            run.entry.leave(self._ended_as, state.step)
+        with ExitStack() as last:
+            last.callback(run.entry.leave, self._ended_as, state.step)
+            last.callback(run.saver.close)
+            run.logbook.close(self._ended_as, state.why_stopped if self._ended_as == "stopped" else "")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from instep.errors import FolderError
+from instep.errors import FolderError, explain_write
 from instep.run.history.record import NO_COLUMNS, Row
 from instep.run.history.sampled import some_lines
 
@@ -40,6 +40,7 @@ class HistoryFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._whole = False  # whether its end was seen to be that of a line
+        self._is_named = False  # whether its name is on the disk for sure
 
     @property
     def length_bytes(self) -> int:
@@ -55,16 +56,19 @@ class HistoryFile:
             with self.path.open("ab") as file:
                 file.write(line)
         except OSError as error:
-            raise FolderError(f"{self.path} cannot be written to: {error.strerror}.") from None
+            raise FolderError(f"{self.path} cannot be written to: {explain_write(error, self.path.parent)}") from None
         self._whole = True
 
     def sync(self) -> None:
         """See to it that what was appended outlives a power cut. Waits for the disk."""
-        from instep.checkpoint.durable import sync  # brings torch, which who only reads a history can do without
+        from instep.checkpoint.durable import sync, sync_folder  # brings torch, which who only reads a history can do without
 
         if self.path.exists():
             with self.path.open("rb") as file:
                 sync(file.fileno())
+            if not self._is_named:
+                sync_folder(self.path.parent)
+                self._is_named = True
 
     def cut(self, length_bytes: int) -> None:
         """Drop what stands after `length_bytes`, for a run that goes on from there."""
