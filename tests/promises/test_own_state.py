@@ -362,3 +362,17 @@ def test_an_update_that_is_made_again_finds_it_as_before() -> None:
     trainer.fit()
     assert Bursting.room == 4
     assert (trainer.model.calls, objective.calls) == (2 + 3 * 2, 2 + 3 * 2)
+
+
+@pytest.mark.filterwarnings("ignore::instep.errors.Notice")
+def test_a_skipped_update_leaves_the_buffers_of_a_loss_as_they_were() -> None:
+    loss = Centred()
+    x, y = torch.full((8, FEATURES), torch.inf), torch.zeros(8, dtype=torch.long)
+    model = nn.Linear(FEATURES, CLASSES)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(
+        model, loss=loss, optimizer=optimizer, train=(x, y), on_nonfinite="skip", max_steps=1, batch_size=8, progress=False
+    )
+    (update,) = trainer.updates()
+    assert update.skipped
+    assert loss.get_buffer("center").tolist() == [0.0] * CLASSES

@@ -188,6 +188,7 @@ def steppers_for(
             on_nonfinite=on_nonfinite,
             scaler=scaler,
             exchange=processes.turn(),
+            beside=splitting.modules[1:],
             defer_checks=True,  # to the lines of the log, where the losses are read anyway
             **own,
         )

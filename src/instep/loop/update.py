@@ -5,7 +5,7 @@ The only place from which `backward()` and `step()` are called. What each micro-
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, get_args
 
 import torch
@@ -67,7 +67,8 @@ class UpdateCycle:
     The order is always: clear the gradients (before the first forward of a `run`, before the first backward by hand, so they can
     be read after the step), forward and backward over each micro-batch, unscale, divide by the count, penalties, clip, step.
     `clip_norm` and `clip_value` are one number, or one for each group by name; `l1` and `l2` add l1·Σ|p| + l2·Σp² to the
-    objective, not for biases and norm layers; `scaler` is a GradScaler for half precision, which may skip an update.
+    objective, not for biases and norm layers; `scaler` is a GradScaler for half precision, which may skip an update; `beside` are
+    losses and other modules that are called with the model: a skipped update leaves their buffers as they were, too.
 
     A loss that is inf or nan raises before the step, and so does such a gradient where the norm is measured (`clip_norm`, also
     math.inf); `on_nonfinite="skip"` skips that update instead. On an accelerator it is noticed one update late, or with
@@ -87,6 +88,7 @@ class UpdateCycle:
         scaler: GradScaler | None = None,
         exchange: Exchange | None = None,
         defer_checks: bool = False,
+        beside: Sequence[nn.Module] = (),
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
@@ -94,6 +96,7 @@ class UpdateCycle:
             raise DescriptionError(f'on_nonfinite={on_nonfinite!r} is not known; use "stop" or "skip".')
         self.optimizer = optimizer
         self.model = model
+        self._modules = tuple(beside) if model is None else (model, *beside)  # whose buffers a forward may change
         self._clipping = Clipping(optimizer, norm=clip_norm, value=clip_value, model=model)
         self._penalty = Penalty(optimizer, l1=l1, l2=l2, model=model)
         self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
@@ -195,7 +198,10 @@ class UpdateCycle:
 
     def _guarded_buffers(self) -> SavedTensors | None:
         """The values of the buffers, where an update may be skipped after its forward."""
-        return None if self._on_nonfinite == "stop" or self.model is None else SavedTensors(self.model.buffers())
+        return None if self._on_nonfinite == "stop" or not self._modules else SavedTensors(self._buffers())
+
+    def _buffers(self) -> list[Tensor]:
+        return [buffer for module in self._modules for buffer in module.buffers()]
 
     def settle(self) -> None:
         """Look at what was left unread of the updates so far: raises where a loss or gradients were not finite. Waits."""
@@ -292,7 +298,7 @@ class UpdateCycle:
 
         Each evaluation starts from the same buffers; what the first one made of them (BatchNorm's statistics) is what stays.
         """
-        buffers = [] if self.model is None else list(self.model.buffers())
+        buffers = self._buffers()
         before, after = SavedTensors(buffers), SavedTensors([])
         weights = SavedTensors(p for group in self.optimizer.param_groups for p in group["params"])
         evaluations: list[StepResult] = []
