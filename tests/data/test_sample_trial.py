@@ -254,3 +254,27 @@ def test_a_collate_function_that_does_not_take_two_of_a_sample() -> None:
     feed = Feed(source([(x, i) for i, x in enumerate(X)], collate_fn=unique), seed=0)
     batch = next(feed.train_loader(batch_size=4, device=CPU).batches(0))
     assert batch.data.shape == (4, 2)
+
+
+class Stored(torch.utils.data.Dataset[Any]):
+    """Gives views of what it holds."""
+
+    def __init__(self) -> None:
+        self.x = torch.arange(12.0)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.x[index], index
+
+
+def test_a_transform_that_writes_into_the_data_set_is_told() -> None:
+    def add_in_place(sample: Any) -> Any:
+        sample[0].add_(1.0)
+        return sample
+
+    (text,) = read(source(Stored(), transform=add_in_place))
+    assert "sample 0 of train depends on what was loaded before it, by Stored.x, which loading changes" in text
+    assert "let no transform write into what the data set holds: work on a copy" in text
+    assert read(source(Stored(), transform=lambda sample: (sample[0] + 1.0, sample[1]))) == []

@@ -91,7 +91,8 @@ class SampleTrial:
             if time.perf_counter() - begun > SLOW_S:
                 return
             fresh = kept.make()
-            found = [one.sample(self._index, self._at[1]) for one in (experienced, fresh)]
+            # Copied: a sample may be a view of what the data set holds, and a transform may write to it.
+            found = [copy.deepcopy(one.sample(self._index, self._at[1])) for one in (experienced, fresh)]
             changed = _changed(experienced, fresh)
             with _as_in_worker(fresh):
                 found.append(fresh.sample(self._index, self._at[1]))
@@ -107,7 +108,10 @@ class SampleTrial:
             )
         if not _same(found[0], found[1]):
             blamed = f", by {listed(place for place, _ in changed)}, which loading changes" if changed else ""
-            return f"{sample} depends on what was loaded before it{blamed}. {_CONSEQUENCE} Keep nothing random between samples."
+            return (
+                f"{sample} depends on what was loaded before it{blamed}. {_CONSEQUENCE} Keep nothing random between samples, and "
+                "let no transform write into what the data set holds: work on a copy."
+            )
         if not _same(found[1], found[2]):
             return f"{sample} is another one in a worker: it depends on get_worker_info(), or on the clock. {_CONSEQUENCE}"
         return None
