@@ -80,7 +80,8 @@ def test_a_kill_after_the_pause_does_not_make_it_stay(tmp_path: Path) -> None:
         loop = trainer.updates()
         for _ in range(steps):
             next(loop)
-        assert isinstance(writer := trainer.run.saver._writer, Writer)
+        writer = trainer.run.saver._writer
+        assert isinstance(writer, Writer)
         writer.wait()  # files that come and go cannot be copied
         shutil.copytree(tmp_path / "run", tmp_path / f"killed {steps}")  # what a kill would leave at this moment
         loop.close()
