@@ -198,21 +198,6 @@ class ShardTurn(Turn):
         self._used.clear()
         self._outputs.clear()
 
-    def _settle_groups(self, wrapped: DistributedDataParallel) -> None:
-        """A backward of zeros, after which DistributedDataParallel groups the gradients once and for all.
-
-        How they are grouped decides the order in which three or more are added. After an update of the run it would be another
-        one than in the first update, and a run that is resumed begins with a first update.
-        """
-        gradients = [parameter.grad for parameter in self._parameters]
-        for parameter in self._parameters:
-            parameter.grad = None  # what is there already is not for the others
-        wrapped(lambda: None)
-        last_first = self._parameters[::-1]
-        torch.autograd.backward(last_first, [torch.zeros_like(parameter) for parameter in last_first])
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = gradient
-
     def _backward(
         self, sums: Sums, micro_batches: list[Any], forward: Callable[[Any], Any], scale: Callable[[Tensor], Tensor]
     ) -> set[Tensor]:
