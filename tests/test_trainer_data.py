@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 import tiny
 from instep import Trainer
 from instep.data import class_balanced, source, weighted
-from instep.errors import DataError, DescriptionError, Notice
+from instep.errors import DataError, DescriptionError, Notice, is_instep_file
 from tiny import FEATURES, TASKS
 
 X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
@@ -224,10 +224,11 @@ def test_iterables_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.warns(
             Notice, match=r"train does not say how many samples it has, so it is read once to count them, \d+ so far; save"
-        ),
+        ) as seen,
         pytest.raises(DescriptionError, match="an iterable without a __len__ that gave 1,000 samples and did not end; say with"),
     ):
         make(endless)
+    assert not is_instep_file(seen[0].filename)
 
 
 def test_another_length_than_was_counted() -> None:

@@ -6,7 +6,6 @@ where the last epoch ended, and from the beginning again where the data ends. Ea
 
 import copy
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -20,7 +19,7 @@ from instep.data.loading.failure import RAISED, failed
 from instep.data.position import Collate, Indices, Transform
 from instep.data.share import Share
 from instep.data.sources.samples import one_thread, uncollatable
-from instep.errors import DataError, DescriptionError, Notice
+from instep.errors import DataError, DescriptionError, give_notice
 from instep.text import plural
 
 PATIENCE_S = 3.0  # after which it is said that samples are being counted
@@ -150,11 +149,9 @@ class Stream:
         return self._was_counted
 
     def _say_counting(self, so_far: int) -> None:
-        warnings.warn(
+        give_notice(
             f"{self.name} does not say how many samples it has, so it is read once to count them, {so_far:,} so far; save that "
-            "with a __len__, or with data.source(…, steps_per_epoch=…).",
-            Notice,
-            stacklevel=2,
+            "with a __len__, or with data.source(…, steps_per_epoch=…)."
         )
 
     def length_error(self, gave: str, epoch: int) -> DataError:
