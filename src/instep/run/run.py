@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -24,8 +24,6 @@ from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, give_notice
 from instep.loop.batch_plan import BatchPlan
 from instep.loop.evaluator import Evaluator
-from instep.loop.graph.capture import capture
-from instep.loop.graph.record import GraphRecord
 from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, require_monitor
 from instep.loop.out_of_memory import Splitting
@@ -52,6 +50,9 @@ from instep.run.training_state import ModelState
 from instep.schedules import drive
 from instep.schedules.retuned import retuned
 from instep.text import plural
+
+if TYPE_CHECKING:
+    from instep.loop.graph.record import GraphRecord
 
 Show = Callable[[bool | None, Plan], Progress]
 
@@ -253,8 +254,10 @@ class Run:
         with contextlib.closing(loader), contextlib.closing(loader.batches(epoch=0)) as batches:
             return next(batches).data
 
-    def record_graph(self, batch: int = 0, objective: str | None = None) -> GraphRecord:
+    def record_graph(self, batch: int = 0, objective: str | None = None) -> "GraphRecord":
         """The autograd graph of the first micro-batch of one of the first batches. Leaves no trace."""
+        from instep.loop.graph.capture import capture  # a run that trains needs none of it
+
         if self.processes.are_several:
             raise DescriptionError("graph() looks at one process; call it in a script that is started without torchrun.")
         stepper = self._stepper_of(objective)
