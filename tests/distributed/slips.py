@@ -217,6 +217,26 @@ def range_test(rank: int, size: int, folder: Path) -> Seen:
     return {"losses": list(found.losses), "suggestion": found.suggestion, **recorded(made)}
 
 
+def waits(rank: int, size: int, folder: Path) -> Seen:
+    """How many exchanges the steps 1 and 2 make beside DistributedDataParallel's own."""
+    calls: list[str] = []
+
+    def counted(tensor: Tensor, *args: Any, **options: Any) -> Any:
+        calls.append(f"{len(tensor)} numbers")
+        return all_reduce(tensor, *args, **options)
+
+    all_reduce, dist.all_reduce = dist.all_reduce, counted
+    try:
+        for update in trainer(n=60).updates():
+            if update.step == 0:
+                calls.clear()
+            elif update.step == 2:
+                return {"calls": list(calls)}
+    finally:
+        dist.all_reduce = all_reduce
+    raise AssertionError("fewer than three updates")
+
+
 def saved(rank: int, size: int, folder: Path) -> Seen:
     """The first half of a run, in a folder; the other half is made by one process."""
     made = everything_on(2)
@@ -293,7 +313,7 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
         other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm,
         batch_norm_in_legs, looked_at,
         own_state, metrics_by_name,
-        range_test, saved, gone_on_with, stopped, folder_in_use,
+        range_test, waits, saved, gone_on_with, stopped, folder_in_use,
     )
 }  # fmt: skip
 # What loses a process is the end of a world.

@@ -194,6 +194,11 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
     assert all(other["losses"] == first["losses"] and other["suggestion"] == first["suggestion"] for other in others)
 
 
+@sizes("waits")
+def test_processes_wait_for_each_other_once_an_update(size: int, world: Worlds) -> None:
+    assert all(rank["calls"] == [] for rank in world(size)["waits"])
+
+
 @sizes("saved")
 def test_one_process_goes_on_with_a_run_of_many(size: int, world: Worlds, alone: Alone) -> None:
     made = world(size)

@@ -4,6 +4,8 @@ DistributedDataParallel does it, while the last backward is still going on. It i
 nothing else, and calls whatever it is given: so an objective gets the user's own model, with all its methods, and each of several
 objectives has an exchange of its own. It knows nothing of the earlier micro-batches.
 
+Counts, losses and flags travel as the gradient of one more parameter: processes wait for each other once an update, not twice.
+
 DistributedDataParallel waits for every parameter on every process. Those that one has no gradient for (its part of the batch is
 empty, nothing in it counts, a branch was not taken) go backward with zeros there: nobody waits for ever, nothing is skipped.
 """
@@ -27,11 +29,14 @@ from instep.errors import NonFiniteLoss
 
 T = TypeVar("T")
 
+FLAGS = 5  # a gradient is lacking; two signals; losses have parts; some of them are new
+
 
 class Sums(Protocol):
     """What a process adds up over its micro-batches, and takes over from all of them."""
 
     bad_on_host: bool
+    length: int  # of its numbers
 
     def add(self, loss: Any) -> Tensor | None: ...
     def numbers(self, device: torch.device) -> Tensor: ...
@@ -55,6 +60,7 @@ class Turn:
         self._device = device
         self._parameters: list[Tensor] = []
         self._wrapped: DistributedDataParallel | None = None
+        self._told = nn.Parameter(torch.zeros(0))  # its gradient is what the processes tell each other
         self._part_names: tuple[str, ...] = ()  # of the losses, as all processes know them
         self._flags_apart = device.type != "cpu" and world.reaches_hosts
 
@@ -72,17 +78,19 @@ class Turn:
 
         A process that has nothing to go back through goes through with zeros: the others wait for it.
         """
-        self._begin(optimizer)
-        lacking = self._backward(sums, micro_batches, forward, scale)
-        self._exchange(sums, lacking, stop_on_bad=stop_on_bad)
+        self._begin(optimizer, sums)
+        missing, lacking = self._backward(sums, micro_batches, forward, scale)
+        self._exchange(sums, missing, lacking, stop_on_bad=stop_on_bad)
 
-    def _begin(self, optimizer: Optimizer) -> None:
+    def _begin(self, optimizer: Optimizer, sums: Sums) -> None:
         """Before the first forward of a cycle; what is trained may have changed since the last one."""
         trained = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
         if self._wrapped is None or len(trained) != len(self._parameters) or any(map(_is_other, trained, self._parameters)):
             self._wrapped = None  # the old one lets go of its hooks first
             self._parameters = trained
-            self._wrapped = DistributedDataParallel(_Parameters(trained), init_sync=False)
+            length = sums.length + (0 if self._flags_apart else FLAGS)
+            self._told = nn.Parameter(torch.zeros(length, dtype=torch.float64, device=self._device))
+            self._wrapped = DistributedDataParallel(_Parameters([self._told, *trained]), init_sync=False)
             self._settle_groups(self._wrapped)
 
     def _settle_groups(self, wrapped: DistributedDataParallel) -> None:
@@ -95,15 +103,19 @@ class Turn:
         for parameter in self._parameters:
             parameter.grad = None  # what is there already is not for the others
         wrapped(lambda: None)
-        last_first = self._parameters[::-1]
+        last_first = [*self._parameters[::-1], self._told]
         torch.autograd.backward(last_first, [torch.zeros_like(parameter) for parameter in last_first])
+        self._told.grad = None
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
 
     def _backward(
         self, sums: Sums, micro_batches: list[Any], forward: Callable[[Any], Any], scale: Callable[[Tensor], Tensor]
-    ) -> set[Tensor]:
-        """All micro-batches; the gradients are exchanged in the last backward. Returns the parameters without one here."""
+    ) -> tuple[list[Tensor], set[Tensor]]:
+        """All micro-batches; the gradients are exchanged from the last backward on.
+
+        Returns the parameters that this one did not reach, and those of them that have no gradient here at all.
+        """
         assert self._wrapped is not None
         for micro_batch in micro_batches[:-1]:
             value = sums.add(forward(micro_batch))
@@ -117,23 +129,20 @@ class Turn:
         missing = [
             p for p, version in zip(self._parameters, versions, strict=True) if p.grad is None or p.grad._version == version
         ]
-        lacking = {parameter for parameter in missing if parameter.grad is None}
-        if missing:
-            torch.autograd.backward(missing, [torch.zeros_like(parameter) for parameter in missing])
-        return lacking
+        return missing, {parameter for parameter in missing if parameter.grad is None}
 
-    def _exchange(self, sums: Sums, lacking: set[Tensor], *, stop_on_bad: bool) -> None:
-        """Counts, losses and flags of all processes: one all_reduce an update. `lacking` have no gradient here at all.
+    def _exchange(self, sums: Sums, missing: list[Tensor], lacking: set[Tensor], *, stop_on_bad: bool) -> None:
+        """Counts, losses and flags of all processes, once an update. `missing` are the parameters that the others wait for.
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
         """
         numbers, flags = sums.numbers(self._device), torch.cat([self._stopping.flags(bool(lacking)), self._part_flags(sums)])
         if self._flags_apart:
-            self._world.sum(numbers)
+            numbers = self._sum(numbers, missing)
             self._world.sum(flags)
         else:
-            totals = self._world.sum(torch.cat([numbers, flags.to(self._device)]))
-            numbers, flags = totals[: len(numbers)], totals[len(numbers) :]
+            totals = self._sum(torch.cat([numbers, flags.to(self._device)]), missing)
+            numbers, flags = totals[: sums.length], totals[sums.length :]
         sums.take(numbers, self._world.size)
         *stopping, with_parts, with_new_parts = flags.tolist()
         if self._stopping.take(stopping):
@@ -142,6 +151,14 @@ class Turn:
             self._exchange_parts(sums, are_new=bool(with_new_parts))
         if stop_on_bad and sums.bad_on_host:
             raise self._not_finite(sums)
+
+    def _sum(self, numbers: Tensor, missing: list[Tensor]) -> Tensor:
+        """The sums over all processes; ends the exchange of the gradients."""
+        zeros = [torch.zeros_like(parameter) for parameter in missing]
+        torch.autograd.backward([*missing, self._told], [*zeros, numbers * self.processes])
+        told, self._told.grad = self._told.grad, None
+        assert told is not None
+        return told if self.processes & (self.processes - 1) == 0 else _whole_where_near(told)
 
     def _part_flags(self, sums: Sums) -> Tensor:
         """Whether losses of this process have parts, and ones that not all processes know of."""
@@ -191,7 +208,7 @@ class ShardTurn(Turn):
                 unit.register_forward_pre_hook(partial(self._watch, f"{name}." if name else ""))
         model.register_forward_hook(self._keep)
 
-    def _begin(self, optimizer: Optimizer) -> None:
+    def _begin(self, optimizer: Optimizer, sums: Sums) -> None:
         held = {p for group in optimizer.param_groups for p in group["params"]}
         self._trained = {name: p for name, p in self._model.named_parameters() if p.requires_grad and p in held}
         self._parameters = list(self._trained.values())
@@ -200,8 +217,8 @@ class ShardTurn(Turn):
 
     def _backward(
         self, sums: Sums, micro_batches: list[Any], forward: Callable[[Any], Any], scale: Callable[[Tensor], Tensor]
-    ) -> set[Tensor]:
-        """All micro-batches; every backward is one of all processes. Returns the parameters that none has reached that counts."""
+    ) -> tuple[list[Tensor], set[Tensor]]:
+        """All micro-batches; every backward is one of all processes, so nobody waits afterwards. Says which none has reached."""
         for micro_batch in micro_batches:
             loss = forward(micro_batch)
             value = None if isinstance(micro_batch, StandIn) else sums.add(loss)
@@ -211,7 +228,10 @@ class ShardTurn(Turn):
                 scale(value).backward()
             elif outputs:
                 torch.autograd.backward(outputs, [torch.zeros_like(output) for output in outputs])
-        return {p for name, p in self._trained.items() if name not in self._used}
+        return [], {p for name, p in self._trained.items() if name not in self._used}
+
+    def _sum(self, numbers: Tensor, missing: list[Tensor]) -> Tensor:
+        return self._world.sum(numbers)
 
     def _watch(self, prefix: str, unit: nn.Module, inputs: Any) -> None:
         """Note which parameters a backward reaches; here the unit's are whole, those of units inside it are not."""
@@ -241,6 +261,12 @@ class _Parameters(nn.Module):
 
     def forward(self, call: Callable[[], T]) -> T:
         return call()
+
+
+def _whole_where_near(totals: Tensor) -> Tensor:
+    """DistributedDataParallel multiplies by 1/processes, which rounds where they are no power of two: counts are whole again."""
+    nearest = totals.round()
+    return torch.where((totals - nearest).abs() <= 1e-15 * nearest.abs(), nearest, totals)
 
 
 def _is_other(one: Tensor, other: Tensor) -> bool:

@@ -34,6 +34,8 @@ class SharedSums(Sums):
 
     __slots__ = ("_all", "_all_pieces", "_processes")
 
+    length = LENGTH  # of `numbers`
+
     def __init__(self, reference: float, processes: int) -> None:
         super().__init__("skip")
         self._reference = reference
