@@ -133,8 +133,8 @@ def description_notes(model: nn.Module, optimizers: Iterable[Optimizer], *, was_
     return notes
 
 
-def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The run as `run.json` keeps it; nothing in it depends on the clock."""
+def as_json(description: Description, hyper_parameters: Mapping[str, Any], *, content: bool = True) -> dict[str, Any]:
+    """The run as `run.json` keeps it; nothing in it depends on the clock. Data in memory is read whole only with `content`."""
     return {
         "format": FORMAT,
         "title": _title(description.model),
@@ -147,8 +147,8 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any]) -> di
         },
         "optimizer": as_setting(description.optimizers.get("", description.optimizers)),
         **description.built._asdict(),
-        "data": _data({"train": description.train, **description.valid}, description.hashed),
-        **({"test": _data(description.test, description.hashed)} if description.test else {}),
+        "data": _data({"train": description.train, **description.valid}, description.hashed, content=content),
+        **({"test": _data(description.test, description.hashed, content=content)} if description.test else {}),
         "device": str(description.placed.device),
         "processes": description.processes,
         "threads": torch.get_num_threads(),
@@ -233,9 +233,9 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
 
 
-def _data(sources: Mapping[str, Source | Stream], known: Known) -> dict[str, Any]:
+def _data(sources: Mapping[str, Source | Stream], known: Known, *, content: bool) -> dict[str, Any]:
     """The fingerprints, with the names that a frame has."""
-    return {name: {**fingerprint(source, known), **_frame(source)} for name, source in sources.items()}
+    return {name: {**fingerprint(source, known, content=content), **_frame(source)} for name, source in sources.items()}
 
 
 def _frame(source: Source | Stream) -> dict[str, Any]:

@@ -36,8 +36,8 @@ _HALF = np.uint64(32)
 Known = dict[int, list[str] | None]  # the hashes of what was hashed before, by the identity of the source
 
 
-def fingerprint(source: Source | Stream, known: Known | None = None) -> dict[str, Any]:
-    """What identifies data; what is in `known` is not hashed again."""
+def fingerprint(source: Source | Stream, known: Known | None = None, *, content: bool = True) -> dict[str, Any]:
+    """What identifies data; what is in `known` is not hashed again. Without `content`, what 64 places say of it."""
     if isinstance(source, Stream):
         return {"samples": source.length, "iterable": type(source.dataset).__name__}
     n = len(source)
@@ -45,10 +45,10 @@ def fingerprint(source: Source | Stream, known: Known | None = None) -> dict[str
     found = list(columns(source.fetch(places, Position(seed=0, epoch=0, place=0))))
     shapes = [f"{c.dtype}{tuple(c.shape[1:])}" if isinstance(c, Tensor) else "list" for c in found]
     told = {"samples": n, "columns": shapes, "hash": digest(found)}
-    content = _content(source, {} if known is None else known)
-    if content is None:
+    hashes = _content(source, {} if known is None else known) if content else None
+    if hashes is None:
         return {**told, "read": f"{len(places)} places"}
-    return {**told, "read": "all", "content": content}
+    return {**told, "read": "all", "content": hashes}
 
 
 def _content(source: Any, known: Known) -> dict[str, Any] | None:

@@ -414,9 +414,9 @@ class Run:
         """The run before its first step, as data."""
         return plan_of(self._description)
 
-    def describe(self) -> dict[str, Any]:
-        """Everything that decides the result, as `run.json` keeps it."""
-        described = as_json(self._description, self.hyper_parameters) | {"script": self.script, **self.remarks}
+    def describe(self, *, content: bool = True) -> dict[str, Any]:
+        """Everything that decides the result, as `run.json` keeps it. Without `content`, data in memory is not read whole."""
+        described = as_json(self._description, self.hyper_parameters, content=content) | {"script": self.script, **self.remarks}
         cycles = self.state.cycles
         return described if cycles is None else described | {"cycles": cycles.describe()}
 

@@ -181,7 +181,7 @@ class Session:
     def _resume(self) -> Found:
         """Enter the folder and go on from what is in it, on all processes."""
         run, world = self._run, self._run.world
-        run.processes.compare(run.describe)
+        run.processes.compare(lambda: run.describe(content=False))
         found = world.run_on_rank0(lambda: run.entry.enter(run))
         try:
             checkpoint = self._own_checkpoint(found)
