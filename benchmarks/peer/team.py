@@ -10,6 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from benchmarks.peer.work import WORKS
+from instep.data import Order
+
 LIMIT_S = 300.0  # an answer that takes longer does not come
 
 
@@ -59,6 +64,9 @@ def run_fresh(contestant: str, folder: Path, request: dict[str, Any]) -> dict[st
     folder = folder / f"{contestant}-fresh"
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "stderr.txt"
+    work = WORKS[request["work"]]
+    samples = (work.quick() if request["quick"] else work).samples
+    np.save(folder / f"order-{samples}.npy", Order(samples, seed=0, epoch=0)[:])
     begun = time.perf_counter()
     worker = _start([contestant, str(folder), json.dumps(request)], _environment(), log)
     answer = _read(worker, log)

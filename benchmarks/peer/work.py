@@ -146,9 +146,11 @@ class Work:
 
 WORKS: dict[str, Work] = {
     "mlp-64": Work("MLP 784-128-10, batch 64", 12_800, 64, small_mlp, flat, turns=2),
-    "mlp-512": Work("MLP 784-128-10, batch 512", 12_800, 512, small_mlp, flat),
-    "cnn": Work("CNN on 1×28×28, batch 64", 1_920, 64, cnn, lambda n: classes(n, 1, 28, 28)),
-    "transformer": Work("transformer, 4 micro-batches, by tokens", 256, 16, Tokens, sentences, kind="tokens", pieces=4),
+    "mlp-512": Work("MLP 784-128-10, batch 512", 12_800, 512, small_mlp, flat, turns=2),
+    "cnn": Work("CNN on 1×28×28, batch 64", 1_920, 64, cnn, lambda n: classes(n, 1, 28, 28), turns=2),
+    "transformer": Work(
+        *("transformer, 4 micro-batches, by tokens", 256, 16, Tokens, sentences), kind="tokens", pieces=4, turns=2
+    ),
     "workers": Work(
         *("200 µs of Python a sample, 2 workers", 3_200, 64, lambda: mlp(64, 32, 10), lambda n: classes(n, 64)),
         workers=2,
@@ -177,12 +179,12 @@ WORKS: dict[str, Work] = {
     "checkpoint": Work(
         *("a checkpoint of 300 MB every 50 updates", 100 * 8, 8, lambda: Marked(24_576, 2), lambda n: classes(n, 2048)),
         kind="checkpoint",
-        threads=(2,),
+        threads=(1, 2),
         most_rounds=2,
         start=50,
     ),
     "processes": Work(
-        *("two processes (gloo), batch 256", 8_192, 256, lambda: mlp(784, 512, 512, 10), flat),
+        *("two processes (gloo), batch 256", 24_576, 256, lambda: mlp(784, 512, 512, 10), flat),
         processes=2,
         threads=(1,),
     ),

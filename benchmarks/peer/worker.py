@@ -10,8 +10,10 @@ import gc
 import importlib
 import json
 import os
+import statistics
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,7 +23,6 @@ import torch.distributed as dist
 
 from benchmarks.peer.contestants import CONTESTANTS
 from benchmarks.peer.work import WORKS, Data, Job, Marked, Work, final_loss
-from instep.data import Order
 
 
 def main() -> None:
@@ -84,8 +85,7 @@ class Worker:
     def _job(self, name: str, work: Work) -> Job:
         if self._data[0] is None or (self._data[0].samples, self._data[0].data) != (work.samples, work.data):
             self._data = (None, None, [])  # first gone, then made: two of 10⁷ samples need not fit
-            order = [] if work.kind == "resume" else Order(work.samples, seed=0, epoch=0)[:].tolist()
-            self._data = (work, work.data(work.samples), order)
+            self._data = (work, work.data(work.samples), [] if work.kind == "resume" else self._order(work.samples))
         data = self._data[1]
         assert data is not None
         torch.manual_seed(0)
@@ -93,17 +93,25 @@ class Worker:
         folder.mkdir(parents=True, exist_ok=True)
         return Job(work, work.model(), data, self._data[2], folder, self._rank)
 
+    def _order(self, samples: int) -> list[int]:
+        """In a process of its own it lies ready: there, nobody but Instep is to import Instep."""
+        ready = self._folder / f"order-{samples}.npy"
+        if ready.exists():
+            return list(np.load(ready).tolist())
+        from instep.data import Order
+
+        return list(Order(samples, seed=0, epoch=0)[:].tolist())
+
 
 def seconds_of_checkpoint(job: Job) -> float:
-    """How much longer the updates from a checkpoint to the next one take than as many before the first."""
+    """How much longer the updates from a checkpoint to the next one take than so many do: stall, and what writing takes away."""
     assert isinstance(job.model, Marked)
     marks, every = job.model.marks[-job.updates :], job.work.start
     assert len(marks) == 2 * every, f"{len(marks)} forwards, not {2 * every}"
     written = sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
     assert written >= 0.99 * job.model.checkpoint_bytes(), f"a checkpoint of {written / 1e6:.0f} MB: not all of the state"
-    warm = every // 10
-    without = (marks[every - 1] - marks[warm]) / (every - 1 - warm)
-    return marks[-1] - marks[every - 1] - every * without
+    gaps = [later - earlier for earlier, later in pairwise(marks)]
+    return sum(gaps[every - 1 :]) - every * statistics.median(gaps[every // 10 :])
 
 
 if __name__ == "__main__":
