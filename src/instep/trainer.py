@@ -26,7 +26,7 @@ from instep.optim.average import Average
 from instep.optim.clip import Limit
 from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
-from instep.report.plan import render
+from instep.report.plan import render, render_html
 from instep.report.progress import progress as show_progress
 from instep.run.argument_names import explain_missing, refuse_arguments, refuse_unknown, without_arguments
 from instep.run.assemble import assemble
@@ -289,6 +289,9 @@ class Trainer:
 
     def __repr__(self) -> str:
         return render(self.plan())
+
+    def _repr_html_(self) -> str:
+        return render_html(self.plan())
 
     if not TYPE_CHECKING:  # with it, a type checker would take every name for one that is there
 
