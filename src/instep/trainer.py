@@ -94,7 +94,7 @@ class Trainer:
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
         init: weights to begin with: a file, a checkpoint or another run.
         log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
-        progress: False shows nothing while training; True and None show a bar in a terminal and lines elsewhere.
+        progress: False shows nothing while training; True and None show a bar in a terminal or a notebook, and lines elsewhere.
     Computing:
         device: "auto" is the accelerator that torch finds, else the CPU; or a torch.device or its name.
         precision: "fp32"; "bf16" and "fp16" use autocast, fp16 with a GradScaler.

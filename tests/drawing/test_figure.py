@@ -10,6 +10,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
+from drawn import points
 from instep.drawing.chart import Chart, Line, Mark
 from instep.drawing.figure import plot, save
 from instep.errors import DescriptionError, InstepError
@@ -30,11 +31,10 @@ def drawn_nowhere() -> Iterator[None]:
 def test_the_numbers_are_those_of_the_chart() -> None:
     figure = plot([LOSS, RATE], "it")
     loss, rate = figure.axes
-    assert list(loss.lines[0].get_xdata()) == [1, 2, 3]
-    ys = list(loss.lines[0].get_ydata())
-    assert (ys[0], ys[2]) == (3.0, 1.0)
-    assert math.isnan(ys[1])
-    assert (list(loss.lines[1].get_xdata()), list(loss.lines[1].get_ydata())) == ([3], [1.0])
+    first, gap, last = points(loss.lines[0])
+    assert (first, last) == ((1, 3.0), (3, 1.0))
+    assert math.isnan(gap[1])
+    assert points(loss.lines[1]) == [(3, 1.0)]
     assert (loss.get_ylabel(), loss.get_yscale()) == ("Loss", "linear")
     assert (rate.get_ylabel(), rate.get_yscale(), rate.get_xlabel()) == ("Learning rate", "log", "step")
     assert plt.fignum_exists(figure.number)  # so that pyplot.show() shows it

@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 import told
+from drawn import points
 from instep.errors import DescriptionError
 from instep.records import Evaluation
 from instep.run.history import History
@@ -28,7 +29,7 @@ def drawn(figure: Figure) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """The curves by their axes and names, marks left out."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
-        lines = {str(line.get_label()): list(zip(*map(list, line.get_data()), strict=True)) for line in axes.lines}
+        lines = {str(line.get_label()): points(line) for line in axes.lines}
         found[axes.get_ylabel()] = lines
     return found
 

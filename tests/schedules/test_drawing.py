@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from matplotlib.figure import Figure
 
+from drawn import points, ys
 from instep import schedules
 from instep.errors import DescriptionError, InstepError
 from instep.schedules import WSD, Constant, Exponential, Linear, OneCycle, Schedule, Step, WarmRestarts, WarmupCosine, sparkline
@@ -65,21 +66,20 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
         OneCycle(0.1).plot()
 
 
-def points(schedule: Schedule, total: int, base: float | None = None) -> list[list[tuple[float, float]]]:
-    """What is drawn of it, axes by axes."""
+def drawn(schedule: Schedule, total: int, base: float | None = None) -> list[tuple[int, float]]:
+    """The points of the learning rate, on axes of one's own."""
     figure = Figure()
     axes = figure.subplots()
     assert schedule.plot(total, base, ax=axes) is figure
-    (line,) = axes.lines
-    momentum = schedule.momentum_curve(total)
     assert axes.get_xlabel() == "update"
-    return [list(zip(*map(list, line.get_data()), strict=True)), [] if momentum is None else [(0, momentum(0))]]
+    (line,) = axes.lines
+    return points(line)
 
 
 def test_plot_by_hand() -> None:
-    assert points(Linear(), 4)[0] == [(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)]
-    assert points(Linear(), 4, 0.1)[0][2] == (2, 0.05)
-    assert points(OneCycle([0.1, 0.3], pct_start=0.5), 20)[0][9] == (9, 0.3)
+    assert drawn(Linear(), 4) == [(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)]
+    assert drawn(Linear(), 4, 0.1)[2] == (2, 0.05)
+    assert drawn(OneCycle([0.1, 0.3], pct_start=0.5), 20)[9] == (9, 0.3)
 
 
 @pytest.mark.parametrize("schedule", [schedule for schedule, _ in EVERY], ids=lambda schedule: type(schedule).__name__)
@@ -90,12 +90,12 @@ def test_every_schedule_is_drawn_as_it_is(schedule: Schedule) -> None:
     figure = schedule.plot(200)
     rates = schedule.curve(200, schedule.default_base)
     lr = figure.axes[0]
-    assert list(lr.lines[0].get_ydata()) == [rates(position) for position in range(200)]
+    assert ys(lr.lines[0]) == [rates(position) for position in range(200)]
     momentum = schedule.momentum_curve(200)
     assert len(figure.axes) == (1 if momentum is None else 2)
     if momentum is not None:
         assert figure.axes[1].get_ylabel() == "Momentum"
-        assert list(figure.axes[1].lines[0].get_ydata()) == [momentum(position) for position in range(200)]
+        assert ys(figure.axes[1].lines[0]) == [momentum(position) for position in range(200)]
     assert lr.get_ylabel() == (
         "Learning rate" if isinstance(schedule, OneCycle) else "Learning rate (share of the optimizer's lr)"
     )
@@ -107,8 +107,8 @@ def test_every_schedule_is_drawn_as_it_is(schedule: Schedule) -> None:
 
 
 def test_a_long_run_is_drawn_by_some_of_its_updates() -> None:
-    (drawn, _) = points(Linear(), 1_000_000)
-    assert (len(drawn), drawn[0], drawn[-1][0]) == (MOST_UPDATES, (0, 1.0), 999_999)
+    some = drawn(Linear(), 1_000_000)
+    assert (len(some), some[0], some[-1][0]) == (MOST_UPDATES, (0, 1.0), 999_999)
 
 
 def test_a_notebook_draws_a_run_that_the_schedule_fits_into() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.optim import SGD
 
+from drawn import points, xs
 from instep.errors import DescriptionError, InstepError
 from instep.tuning import resident
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
@@ -224,8 +225,8 @@ def test_drawn() -> None:
     figure = Figure()
     axes = figure.subplots()
     assert SHOWN.plot(ax=axes) is figure
-    assert [list(data) for data in axes.lines[0].get_data()] == [[2, 16, 48], [100, 400, 420]]
-    assert list(axes.lines[1].get_xdata()) == [16, 16]  # the knee
+    assert points(axes.lines[0]) == [(2, 100), (16, 400), (48, 420)]
+    assert xs(axes.lines[1]) == [16, 16]  # the knee
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("samples in a micro-batch", "Samples per second")
     with pytest.raises(DescriptionError, match="no size was timed, so there is nothing to draw; search with paces=True"):
         replace(SHOWN, paces=()).plot()

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from drawn import points, ys
 from instep.data import digits
 from instep.errors import DescriptionError
 from instep.tuning.range_test import RangeTest, find_lr
@@ -218,9 +219,8 @@ def test_plot_has_the_curves_and_the_reason() -> None:
     axes = figure.subplots()
     assert SHOWN.plot(ax=axes) is figure
     *sweeps, smoothed = axes.lines[:3]
-    assert list(smoothed.get_xdata()) == list(SHOWN.lrs)
-    assert list(smoothed.get_ydata()) == list(SHOWN.smoothed)
-    assert [list(line.get_ydata()) for line in sweeps] == [sweep.capped for sweep in SHOWN.sweeps]
+    assert points(smoothed) == list(zip(SHOWN.lrs, SHOWN.smoothed, strict=True))
+    assert [ys(line) for line in sweeps] == [sweep.capped for sweep in SHOWN.sweeps]
     assert axes.get_xscale() == "log"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("learning rate", "Loss")
     assert "before divergence: 0.0667 (suggested)" in axes.get_legend_handles_labels()[1]

@@ -56,7 +56,7 @@ def _line(chart: Chart, line: Line, x_axis: Axis, y_axis: Axis) -> str:
         if len(points) > 1:
             parts.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" {look}/>')
         if len(points) == 1 or (line.has_dots and len(kept) <= MOST_DOTS):
-            parts += [_dot(*point.split(","), colour) for point in points]
+            parts += [_dot(x, y, colour) for x, _, y in (point.partition(",") for point in points)]
     return "".join(parts)
 
 
