@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 import told
 from drawn import points
+from instep.drawing.svg import draw
 from instep.errors import DescriptionError
 from instep.records import Evaluation
 from instep.run.history import History
@@ -70,6 +71,37 @@ def test_on_axes_of_ones_own_all_is_one_chart(history: History) -> None:
     history.plot("lr", "norm", ax=right)
     assert list(drawn(figure)) == ["Loss", "Learning rate, norm"]
     assert len(drawn(figure)["Learning rate, norm"]) == 2
+
+
+def test_several_runs_on_one_ax_can_be_told_apart(history: History) -> None:
+    axes = Figure().subplots()
+    for label in ("a", "b"):
+        history.plot("valid/loss", ax=axes, label=label)
+    curve, mark, other, other_mark = axes.lines
+    assert [line.get_label() for line in (curve, other)] == ["a: valid/loss", "b: valid/loss"]
+    assert other_mark.get_label() == "b: best valid/loss 1.000 at step 40"
+    assert curve.get_color() == mark.get_color() != other.get_color() == other_mark.get_color()
+
+
+def test_names_stay_as_they_are() -> None:
+    """Also those that matplotlib would take for a formula, or leave out of the legend."""
+    history = History()
+    for step in (1, 2):
+        history.add_update(told.logged(step, extra={r"cost $\fra": 1.0, "_own": 2.0}))
+    figure = Figure()
+    axes = figure.subplots()
+    history.plot(r"cost $\fra", "_own", ax=axes)
+    figure.canvas.draw()
+    assert axes.get_legend_handles_labels()[1] == [r"cost \$\fra", " _own"]
+
+
+def test_a_best_value_that_has_no_place_on_a_logarithmic_axis() -> None:
+    history = History()
+    for step, loss in ((1, 2.0), (2, 0.0)):
+        history.add_evaluation(Evaluation({"valid/loss": loss}, step), seconds=0.0)
+    history.plot(ax=Figure().subplots(), log=True)
+    (chart,) = charts(history, log=True)
+    assert "best valid/loss 0.000 at step 2</text>" in draw(chart)
 
 
 def test_the_loss_of_the_first_objective_can_be_asked_for() -> None:

@@ -64,12 +64,23 @@ class Chart:
 
     def drawn(self, line: Line) -> list[float]:
         """The values of a line, nan where there is nothing to draw."""
-        return [y if y is not None and math.isfinite(y) and (y > 0 or not self.log_y) else math.nan for y in line.ys]
+        return [y if y is not None and self._has_place(y) else math.nan for y in line.ys]
+
+    def _has_place(self, y: float) -> bool:
+        return math.isfinite(y) and (y > 0 or not self.log_y)
 
     def placed(self, mark: Mark) -> Mark:
         """The mark; where it lies beside the picture, only its words."""
         axis = self.x_axis
-        return mark if mark.x is None or axis.low <= mark.x <= axis.high else replace(mark, x=None)
+        is_inside = mark.x is not None and axis.low <= mark.x <= axis.high and (mark.y is None or self._has_place(mark.y))
+        return mark if is_inside else replace(mark, x=None)
+
+    def labelled(self, label: str) -> "Chart":
+        """The same with a label before each name."""
+        if not label:
+            return self
+        lines = tuple(replace(line, name=f"{label}: {line.name}") for line in self.lines)
+        return replace(self, lines=lines, marks=tuple(replace(mark, name=f"{label}: {mark.name}") for mark in self.marks))
 
     @property
     def in_words(self) -> str:

@@ -59,13 +59,17 @@ def fill(figure: Figure, charts: Sequence[Chart]) -> None:
 
 
 def draw_on(axes: Axes, chart: Chart) -> None:
-    """The chart on one of matplotlib's axes, with a legend above it, where it hides nothing."""
+    """The chart on one of matplotlib's axes, with a legend above it, where it hides nothing.
+
+    On axes that have curves already, it takes the colours after theirs.
+    """
+    taken = len(axes.lines)
     for line in chart.lines:
-        _draw_line(axes, chart, line)
+        _draw_line(axes, chart, line, COLOURS[(taken + line.colour) % len(COLOURS)])
     for mark in chart.marks:
-        _draw_mark(axes, chart.placed(mark))
+        _draw_mark(axes, chart.placed(mark), COLOURS[(taken + mark.colour) % len(COLOURS)])
     scales = {True: "log", False: "linear"}
-    axes.set(xlabel=chart.x, ylabel=chart.title, xscale=scales[chart.log_x], yscale=scales[chart.log_y])
+    axes.set(xlabel=_plain(chart.x), ylabel=_plain(chart.title), xscale=scales[chart.log_x], yscale=scales[chart.log_y])
     if chart.shown is not None and chart.shown[0] < chart.shown[1]:
         axes.set_ylim(*chart.shown)
     axes.grid(alpha=0.25)
@@ -76,34 +80,33 @@ def draw_on(axes: Axes, chart: Chart) -> None:
         )
     if chart.caption:
         axes.annotate(
-            "\n".join(wrapped(chart.caption, CAPTION)), (0.0, 0.0), (0, -42), xycoords="axes fraction",
+            _plain("\n".join(wrapped(chart.caption, CAPTION))), (0.0, 0.0), (0, -42), xycoords="axes fraction",
             textcoords="offset points", va="top", fontsize="small",
         )  # fmt: skip
 
 
-def _draw_line(axes: Axes, chart: Chart, line: Line) -> None:
+def _draw_line(axes: Axes, chart: Chart, line: Line, colour: str) -> None:
     axes.plot(
         list(line.xs),
         chart.drawn(line),
-        color=COLOURS[line.colour % len(COLOURS)],
+        color=colour,
         linewidth=0.8 if line.is_thin else 1.8,
         alpha=0.5 if line.is_thin else 1.0,
         marker="o" if len(line.ys) == 1 or (line.has_dots and len(line.ys) <= MOST_DOTS) else "",
         markersize=4,
-        label=line.name or "_nolegend_",
+        label=_plain(line.name) or "_nolegend_",
     )
 
 
-def _draw_mark(axes: Axes, mark: Mark) -> None:
-    colour = COLOURS[mark.colour % len(COLOURS)]
+def _draw_mark(axes: Axes, mark: Mark, colour: str) -> None:
     if mark.x is None:
-        axes.plot([], [], color=colour, linestyle="--", label=mark.name)
+        axes.plot([], [], color=colour, linestyle="--", label=_plain(mark.name))
     elif mark.y is None:
         style, width = ("-", 2.0) if mark.is_bold else ("--", 1.2)
-        axes.axvline(mark.x, color=colour, linestyle=style, linewidth=width, label=mark.name)
+        axes.axvline(mark.x, color=colour, linestyle=style, linewidth=width, label=_plain(mark.name))
     else:
         axes.plot([mark.x], [mark.y], marker="o", markersize=11, markerfacecolor="none", markeredgewidth=2, color=colour,
-                  linestyle="none", label=mark.name)  # fmt: skip
+                  linestyle="none", label=_plain(mark.name))  # fmt: skip
 
 
 def _look(charts: Sequence[Chart]) -> dict[str, Any]:
@@ -114,6 +117,11 @@ def _look(charts: Sequence[Chart]) -> dict[str, Any]:
 
 def _legend_rows(chart: Chart) -> int:
     return -(-len([*filter(None, (line.name for line in chart.lines)), *chart.marks]) // LEGEND_COLUMNS)
+
+
+def _plain(text: str) -> str:
+    """Text that stays as it is: dollars would begin a formula, and a name that begins with _ is left out of a legend."""
+    return f"{' ' * text.startswith('_')}{text}".replace("$", r"\$")
 
 
 def _need(module: str, what: str) -> Any:
