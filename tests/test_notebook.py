@@ -16,7 +16,7 @@ def test_the_notebook_is_committed_without_outputs() -> None:
     assert text.count('"execution_count": null') == text.count('"cell_type": "code"')
 
 
-@pytest.mark.slow  # a kernel that imports torch: 7 s
+@pytest.mark.slow  # a kernel that imports torch: 7 s of a processor
 def test_what_its_cells_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
