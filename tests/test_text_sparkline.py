@@ -2,7 +2,7 @@
 
 import math
 
-from instep.text import sparkline
+from instep.text import bar, sparkline
 
 
 def test_it_goes_from_the_lowest_to_the_highest_bar() -> None:
@@ -22,6 +22,16 @@ def test_what_is_flat_is_drawn_in_the_middle() -> None:
 def test_what_is_not_finite_is_marked() -> None:
     assert sparkline([0.0, math.nan, 7.0, math.inf], 4) == "▁×█×"
     assert sparkline([math.nan], 4) == "×"
+
+
+def test_it_goes_from_where_one_says() -> None:
+    assert sparkline([4.0, 8.0], 2, low=0.0) == "▅█"
+    assert sparkline([0, 1 / 8 - 1e-9, 1 / 8, 0.5, 1], 5, low=0.0) == "▁▁▂▅█"
+    assert sparkline([0.0, 0.0], 2, low=0.0) == "▁▁"
+
+
+def test_a_bar_shows_whatever_is_there() -> None:
+    assert [bar(share, 4) for share in (0.0, 0.01, 0.5, 1.0)] == ["", "█", "██", "████"]
 
 
 def test_nothing_gives_nothing() -> None:

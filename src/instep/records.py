@@ -157,6 +157,13 @@ class Evaluation(Mapping[str, float]):
         numbers = ", ".join(f"{name} {value:.4g}" for name, value in self.items())
         return f"Evaluation({numbers} at step {self.step})"
 
+    def _repr_html_(self) -> str:
+        from instep.drawing.html import block, confusion_matrix, paragraph, table
+
+        numbers = table(("", "value"), [(name, number(value)) for name, value in self.items()], left=("",))
+        matrices = [confusion_matrix(name, matrix) for name, matrix in self.tables.items()]
+        return block(numbers, *matrices, paragraph(f"epoch {self.epoch}, step {self.step:,}"))
+
 
 class SampleLoss(NamedTuple):
     """One sample of a data set, its own loss, and what the model made of it; batches of one."""

@@ -114,12 +114,20 @@ def _to_right(text: str, width: int, taken: int) -> str:
     return " " * (width - taken) + text
 
 
-def sparkline(values: Sequence[float], width: int) -> str:
-    """The values from lowest to highest bar; where there are more than `width`, each bar is the mean of its stretch."""
+def sparkline(values: Sequence[float], width: int, *, low: float | None = None) -> str:
+    """The values from the lowest (or `low`) to the highest bar; of more than `width`, each bar is the mean of its stretch."""
     bars = [_mean(stretch) for stretch in _stretches(values, width)]
     finite = [bar for bar in bars if math.isfinite(bar)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    high = max(finite, default=0.0)
+    if low is not None and high <= low:
+        return BARS[0] * len(bars)
+    low = min(finite, default=0.0) if low is None else low
     return "".join(_bar(bar, low, high) for bar in bars)
+
+
+def bar(share: float, width: int) -> str:
+    """A share of the largest as a bar of at most `width` characters; whatever is more than nothing can be seen."""
+    return "█" * max(int(share > 0), round(share * width))
 
 
 def _stretches(values: Sequence[float], width: int) -> list[Sequence[float]]:

@@ -26,7 +26,7 @@ from instep.optim.average import Average
 from instep.optim.clip import Limit
 from instep.optim.which_weights import Weights
 from instep.records import Evaluation, Plan, Update
-from instep.report.plan import render
+from instep.report.plan import render, render_html
 from instep.report.progress import progress as show_progress
 from instep.run.argument_names import explain_missing, refuse_arguments, refuse_unknown, without_arguments
 from instep.run.assemble import assemble
@@ -94,7 +94,7 @@ class Trainer:
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
         init: weights to begin with: a file, a checkpoint or another run.
         log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
-        progress: False shows nothing while training; True and None show a bar in a terminal and lines elsewhere.
+        progress: False shows nothing while training; True and None show a bar in a terminal or a notebook, and lines elsewhere.
     Computing:
         device: "auto" is the accelerator that torch finds, else the CPU; or a torch.device or its name.
         precision: "fp32"; "bf16" and "fp16" use autocast, fp16 with a GradScaler.
@@ -289,6 +289,9 @@ class Trainer:
 
     def __repr__(self) -> str:
         return render(self.plan())
+
+    def _repr_html_(self) -> str:
+        return render_html(self.plan())
 
     if not TYPE_CHECKING:  # with it, a type checker would take every name for one that is there
 

@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from instep import OneCycle, Trainer, keys
+from kernel import notebook
 from tiny import CLASSES, FEATURES, TASKS
 
 
@@ -60,6 +62,8 @@ class Looks:
     log: bool = False
     log_every: int = 50
     progress: bool = False
+    notebook: bool = False  # it is shown in one, and drawn as often as can be
+    draw: bool = False
     folder: bool = False
     leave_loop_at: int | None = None
     update_cycle: int = 1
@@ -70,7 +74,8 @@ def trained(looks: Looks, samples: bool) -> dict[str, Tensor]:
     model = Drawing()
     data: Any = Noisy(26)
     valid = (data.x[:9], data.y[:9])
-    with TemporaryDirectory() as parent, contextlib.redirect_stderr(io.StringIO()):
+    kernel = notebook(pause_s=0.001) if looks.notebook else contextlib.nullcontext()
+    with TemporaryDirectory() as parent, contextlib.redirect_stderr(io.StringIO()), kernel:
         trainer = Trainer(
             model,
             loss=nn.functional.cross_entropy,
@@ -105,6 +110,10 @@ def look(trainer: Trainer, looks: Looks, valid: tuple[Tensor, Tensor]) -> None:
         torch.rand(3), random.random(), np.random.rand()
     if looks.log:
         trainer.log(norm=1.0)
+    if looks.draw and trainer.step in (1, 6):
+        trainer._repr_html_(), trainer.history._repr_html_()
+        if trainer.history.updates:
+            trainer.history.plot(ax=Figure().subplots())
 
 
 @settings(max_examples=25, deadline=None)
@@ -118,6 +127,8 @@ def look(trainer: Trainer, looks: Looks, valid: tuple[Tensor, Tensor]) -> None:
         log=st.booleans(),
         log_every=st.sampled_from([1, 4, 50]),
         progress=st.booleans(),
+        notebook=st.booleans(),
+        draw=st.booleans(),
         folder=st.booleans(),
         leave_loop_at=st.sampled_from([None, 0, 4, 8]),
         update_cycle=st.sampled_from([1, 3]),
@@ -129,3 +140,9 @@ def test_looking_changes_nothing(looks: Looks, samples: bool) -> None:
     watched = trained(looks, samples)
     for name, value in alone.items():
         assert torch.equal(value, watched[name]), name
+
+
+def test_a_notebook_that_is_drawn_all_the_time_changes_nothing() -> None:
+    looks = Looks(evaluate_every=2, log_every=1, progress=True, notebook=True, draw=True)
+    alone, watched = trained(Looks(), samples=True), trained(looks, samples=True)
+    assert all(torch.equal(value, watched[name]) for name, value in alone.items())

@@ -1,6 +1,8 @@
 """The plan as text."""
 
-from instep.report.plan import render
+import xml.etree.ElementTree as ET
+
+from instep.report.plan import render, render_html
 from told import plan
 
 
@@ -26,3 +28,12 @@ def test_a_plan_reads_well_at_80_columns() -> None:
 
 def test_a_plan_without_notes_or_rows() -> None:
     assert render(plan(rows=())) == "digits"
+
+
+def test_a_plan_in_a_notebook_is_tables() -> None:
+    modules = (("module", "type", "parameters"), ("0", "Linear", "330"))
+    text = render_html(plan(rows=(("model", "MLP <b>"), ("seed", "0")), notes=("a & b",), modules=modules))
+    rows = [[cell.text or "" for cell in row] for row in ET.fromstring(text).iter("tr")]
+    assert rows == [["", "digits"], ["model", "MLP <b>"], ["seed", "0"], list(modules[0]), list(modules[1])]
+    assert text.endswith("<p>note: a &amp; b</p></div>")
+    assert render_html(plan(rows=())).count("<table") == 1

@@ -162,7 +162,8 @@ class Tags(HTMLParser):
 def test_html_is_whole_and_shows_the_curves_and_evaluations(history: History) -> None:
     tags = Tags(history._repr_html_())
     assert not tags.open
-    assert tags.seen.count("polyline") == 2  # loss and valid/loss
+    assert tags.seen.count("svg") == 3  # losses, accuracy, learning rate
+    assert tags.seen.count("polyline") == 4  # of the first chart two
     assert tags.seen.count("tr") == 1 + 3
     assert {"valid/accuracy", "0.7", "240"} <= set(tags.words)
 

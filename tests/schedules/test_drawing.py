@@ -1,15 +1,17 @@
 """A schedule as a line of text, and as a plot."""
 
 import sys
-from types import ModuleType
-from typing import Any
+import xml.etree.ElementTree as ET
 
 import pytest
+from matplotlib.figure import Figure
 
+from drawn import points, ys
 from instep import schedules
 from instep.errors import DescriptionError, InstepError
 from instep.schedules import WSD, Constant, Exponential, Linear, OneCycle, Schedule, Step, WarmRestarts, WarmupCosine, sparkline
-from instep.schedules.drawing import blocks
+from instep.schedules.charts import MOST_UPDATES
+from instep.schedules.drawing import evenly
 
 EVERY = [
     (OneCycle(0.1), "▁▂▆███▆▅▃▂▁▁"),
@@ -50,39 +52,74 @@ def test_sparkline_refuses() -> None:
         sparkline(WarmupCosine(10), 5)
 
 
-def test_blocks_by_hand() -> None:
-    assert blocks([0, 1 / 8 - 1e-9, 1 / 8, 0.5, 1]) == "▁▁▂▅█"
+def test_positions_by_hand() -> None:
+    assert evenly(9, 5) == [0, 2, 4, 6, 8]
+    assert evenly(3, 5) == [0, 1, 2]
+    assert evenly(9, 1) == [0]
 
 
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(
-        InstepError, match="needs matplotlib, which is not installed; type `pip install matplotlib`, or see the shape"
-    ):
+    words = r"schedule.plot\(\) needs matplotlib, which is not installed; type: pip install 'instep\[plots\]'"
+    with pytest.raises(InstepError, match=words):
         OneCycle(0.1).plot()
 
 
-class Axes:
-    """Keeps what is drawn."""
+def drawn(schedule: Schedule, total: int, base: float | None = None) -> list[tuple[int, float]]:
+    """The points of the learning rate, on axes of one's own."""
+    figure = Figure()
+    axes = figure.subplots()
+    assert schedule.plot(total, base, ax=axes) is figure
+    assert axes.get_xlabel() == "update"
+    (line,) = axes.lines
+    return points(line)
 
-    def plot(self, x: Any, y: Any) -> None:
-        self.points = list(zip(x, y, strict=True))
 
-    def set(self, **labels: str) -> None:
-        self.labels = labels
+def test_plot_by_hand() -> None:
+    assert drawn(Linear(), 4) == [(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)]
+    assert drawn(Linear(), 4, 0.1)[2] == (2, 0.05)
+    assert drawn(OneCycle([0.1, 0.3], pct_start=0.5), 20)[9] == (9, 0.3)
 
 
-def test_plot(monkeypatch: pytest.MonkeyPatch) -> None:
-    pyplot = ModuleType("matplotlib.pyplot")
-    pyplot.subplots = lambda: (None, Axes())  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "matplotlib", ModuleType("matplotlib"))
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", pyplot)
-    axes = Linear().plot(total=4)
-    assert axes.points == [(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)]
-    assert axes.labels == {"title": "Linear", "xlabel": "update", "ylabel": "lr"}
-    assert Linear().plot(total=4, base=0.1).points[2] == (2, 0.05)
-    assert OneCycle([0.1, 0.3], pct_start=0.5).plot(total=20).points[9] == (9, 0.3)
+@pytest.mark.parametrize("schedule", [schedule for schedule, _ in EVERY], ids=lambda schedule: type(schedule).__name__)
+def test_every_schedule_is_drawn_as_it_is(schedule: Schedule) -> None:
+    """By matplotlib, and in a notebook without it."""
+    from matplotlib import pyplot as plt
+
+    figure = schedule.plot(200)
+    rates = schedule.curve(200, schedule.default_base)
+    lr = figure.axes[0]
+    assert ys(lr.lines[0]) == [rates(position) for position in range(200)]
+    momentum = schedule.momentum_curve(200)
+    assert len(figure.axes) == (1 if momentum is None else 2)
+    if momentum is not None:
+        assert figure.axes[1].get_ylabel() == "Momentum"
+        assert ys(figure.axes[1].lines[0]) == [momentum(position) for position in range(200)]
+    assert lr.get_ylabel() == (
+        "Learning rate" if isinstance(schedule, OneCycle) else "Learning rate (share of the optimizer's lr)"
+    )
+    plt.close(figure)
+    text = schedule._repr_html_()
+    pictures = list(ET.fromstring(text).iter("{http://www.w3.org/2000/svg}svg"))
+    assert len(pictures) == len(figure.axes)
+    assert "over 1,000 updates" in text
+
+
+def test_a_long_run_is_drawn_by_some_of_its_updates() -> None:
+    some = drawn(Linear(), 1_000_000)
+    assert (len(some), some[0], some[-1][0]) == (MOST_UPDATES, (0, 1.0), 999_999)
+
+
+def test_a_notebook_draws_a_run_that_the_schedule_fits_into() -> None:
+    assert "over 10,000 updates" in WarmupCosine(2_000)._repr_html_()
+    never = WarmupCosine(5_000_000)._repr_html_()
+    assert never == "<div><p>WarmupCosine(warmup=5000000, final=0.0)</p></div>"
+
+
+def test_plot_refuses() -> None:
+    with pytest.raises(DescriptionError, match="total=0 updates cannot be drawn; use 1 or more"):
+        Linear().plot(0)
 
 
 def test_the_room_offers_what_it_says() -> None:

@@ -1,14 +1,17 @@
 """The batch-size search on runs that say no above a size, and how its result is shown."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.optim import SGD
 
+from drawn import points, xs
 from instep.errors import DescriptionError, InstepError
 from instep.tuning import resident
 from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
@@ -216,6 +219,24 @@ def test_as_text() -> None:
         "",
         "batch_size=128 fits with update_cycle=3, in micro-batches of 43.",
     ]
+
+
+def test_drawn() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    assert SHOWN.plot(ax=axes) is figure
+    assert points(axes.lines[0]) == [(2, 100), (16, 400), (48, 420)]
+    assert xs(axes.lines[1]) == [16, 16]  # the knee
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("samples in a micro-batch", "Samples per second")
+    with pytest.raises(DescriptionError, match="no size was timed, so there is nothing to draw; search with paces=True"):
+        replace(SHOWN, paces=()).plot()
+
+
+def test_in_a_notebook() -> None:
+    shown = SHOWN._repr_html_()
+    assert "samples per second from 100.0 to 420.0, knee: 16" in shown
+    assert shown.endswith("<p>batch_size=128 fits with update_cycle=3, in micro-batches of 43.</p></div>")
+    assert "<svg" not in replace(SHOWN, paces=())._repr_html_()
 
 
 def test_repr_and_json() -> None:

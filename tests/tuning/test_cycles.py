@@ -1,6 +1,7 @@
 """Cycles: what is chosen, and when it ends. How they are trained and gone on with is in test_cycling."""
 
 import math
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,11 @@ def test_as_text() -> None:
         "enough.",
     ]
     assert shown.best == CYCLE
+    rows = [[cell.text for cell in row] for row in ET.fromstring(shown._repr_html_()).iter("tr")]
+    assert rows[1:] == [
+        ["1", "0 to 10", "0.1", "1.000", "0.4000", "0.6000"],
+        ["2", "10 to 20", "0.02", "0.4000", "0.5000", "-0.1000"],
+    ]
     assert Cycles((), "nothing").best is None
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from drawn import points, ys
 from instep.data import digits
 from instep.errors import DescriptionError
 from instep.tuning.range_test import RangeTest, find_lr
@@ -209,7 +211,21 @@ def test_the_picture_has_a_line_for_each_sweep_and_each_rule() -> None:
 def test_what_is_followed_in_a_notebook_is_said_under_the_picture() -> None:
     html = RangeTest((curve([2.0, 2.0, 2.0]),))._repr_html_()
     assert html.startswith("<div><svg")
-    assert "<p>RangeTest(suggestion none: flat" in html
+    assert "<p>no suggestion: flat" in html
+
+
+def test_plot_has_the_curves_and_the_reason() -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    assert SHOWN.plot(ax=axes) is figure
+    *sweeps, smoothed = axes.lines[:3]
+    assert points(smoothed) == list(zip(SHOWN.lrs, SHOWN.smoothed, strict=True))
+    assert [ys(line) for line in sweeps] == [sweep.capped for sweep in SHOWN.sweeps]
+    assert axes.get_xscale() == "log"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("learning rate", "Loss")
+    assert "before divergence: 0.0667 (suggested)" in axes.get_legend_handles_labels()[1]
+    (caption,) = axes.texts
+    assert caption.get_text().startswith("suggestion 0.0667 (confidence 0.37): the loss falls from 2 to 0.2")
 
 
 def test_json_has_everything() -> None:
@@ -224,7 +240,8 @@ def test_it_is_saved_by_the_ending_of_the_name(tmp_path: Path) -> None:
     svg = SHOWN.save(tmp_path / "range.svg")
     assert "background: white" in svg.read_text()
     assert json.loads(SHOWN.save(str(tmp_path / "range.json")).read_text())["suggestion"] == SHOWN.suggestion
-    with pytest.raises(DescriptionError, match=r"range.png ends in .png; use .svg or .json"):
-        SHOWN.save(tmp_path / "range.png")
+    with pytest.raises(DescriptionError, match=r"range.gif ends in .gif; use .svg, .png, .pdf or .json"):
+        SHOWN.save(tmp_path / "range.gif")
+    assert SHOWN.save(tmp_path / "range.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(DescriptionError, match="range ends in nothing"):
         SHOWN.save(tmp_path / "range")

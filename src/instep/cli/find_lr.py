@@ -32,7 +32,7 @@ class FindLrOptions:
     mode: Mode = "exponential"
     """Let the learning rate grow by equal factors, or (linear) by equal amounts."""
     save: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")] = None
-    """Save the test to this file: .svg or .json."""
+    """Save the test to this file: .svg or .json; with matplotlib .png or .pdf."""
     json: _Flag = False
     """Print it as one JSON object on stdout, everything else on stderr."""
 

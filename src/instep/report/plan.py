@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from instep.records import Plan
 
 INDENT = "  "
+LEFT = ("module", "type", "weight")  # columns of the table of modules that are text
 
 
 def render(plan: Plan, *, width: int = 80) -> str:
@@ -18,12 +19,24 @@ def render(plan: Plan, *, width: int = 80) -> str:
     return "\n".join([clean(plan.title), *rows, *_modules(plan), *_notes(plan, width)])
 
 
+def render_html(plan: Plan) -> str:
+    """The same as tables, for notebooks."""
+    from instep.drawing.html import block, paragraph, table
+
+    rows = table(
+        ("", clean(plan.title)), [(clean(label), clean(text)) for label, text in plan.rows], left=("", clean(plan.title))
+    )
+    head, *modules = [[clean(cell) for cell in row] for row in plan.modules] or [[]]
+    shown = table(head, modules, left=LEFT) if modules else ""
+    return block(rows, shown, *(paragraph(f"note: {clean(note)}") for note in plan.notes))
+
+
 def _modules(plan: Plan) -> list[str]:
     """The table of the model, where there is more than its head."""
     if len(plan.modules) < 2:
         return []
     head, *rows = [[clean(cell) for cell in row] for row in plan.modules]
-    return ["", *(INDENT + line for line in columns(head, rows, left=("module", "type", "weight")))]
+    return ["", *(INDENT + line for line in columns(head, rows, left=LEFT))]
 
 
 def _notes(plan: Plan, width: int) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from instep.errors import DescriptionError
 from instep.report.picture_grid import for_file, for_terminal
 from instep.report.png import png
-from instep.text import clean, columns, many, wrapped
+from instep.text import bar, clean, columns, many, wrapped
 
 if TYPE_CHECKING:
     from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
@@ -71,8 +71,7 @@ def _classes(summary: SetSummary, width: int) -> list[str]:
     if len(summary.classes) > CLASSES:
         return wrapped(head, width)
     rows = [
-        (str(label), f"{count:,}", f"{count / total:.1%}", "█" * max(1, round(BAR * count / most)))
-        for label, count in summary.classes.items()
+        (str(label), f"{count:,}", f"{count / total:.1%}", bar(count / most, BAR)) for label, count in summary.classes.items()
     ]
     return [*wrapped(head, width), *(f"  {line}" for line in columns(("class", "samples", "share", ""), rows, left=("",)))]
 

@@ -1,6 +1,6 @@
 """Progress: how a run is shown while it trains. It listens, and touches neither random state nor the model.
 
-What there is to say is kept in `status`; `terminal` draws it live, `lines` writes it line by line.
+What there is to say is kept in `run_status`; `terminal` and `notebook` draw it live, `lines` writes it line by line.
 """
 
 from __future__ import annotations
@@ -121,14 +121,27 @@ class Progress:
 
 
 def progress(choice: bool | None, plan: Plan, *, stream: TextIO | None = None) -> Progress:
-    """The way to show a run on `stream` (stderr): live in a terminal, in lines elsewhere, not at all where `choice` is False."""
-    stream = sys.stderr if stream is None else stream
+    """The way to show a run on `stream`: live in a terminal, in lines elsewhere, not at all where `choice` is False.
+
+    Without a stream that is stderr, and in a notebook the output of the cell.
+    """
     status = RunStatus(plan)
+    if choice is not False and stream is None and is_notebook():
+        from instep.report.notebook import Notebook
+
+        return Progress(status, Notebook(status))
+    stream = sys.stderr if stream is None else stream
     if choice is False or stream is None:  # there is no stderr under pythonw
         return Progress(status, Silent())
     if not stream.isatty() or os.environ.get("TERM", "") in ("dumb", "unknown"):
         return Progress(status, Lines(status, stream))
     return Progress(status, _terminal(status, stream))
+
+
+def is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook. It has imported IPython then; nobody else need do so to be asked."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return get_ipython is not None and getattr(get_ipython(), "kernel", None) is not None
 
 
 def _terminal(status: RunStatus, stream: TextIO) -> Display:

@@ -1,11 +1,11 @@
 """sparkline: the shape of a schedule in one line of text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from instep import text
 from instep.errors import DescriptionError
 from instep.schedules.function import FromFunction
 from instep.schedules.schedule import Schedule
-from instep.text import BARS
 
 
 def sparkline(schedule: Schedule | Callable[[int], float], total: int, width: int = 40) -> str:
@@ -19,13 +19,10 @@ def sparkline(schedule: Schedule | Callable[[int], float], total: int, width: in
         raise DescriptionError(f"total={total} updates in width={width} characters cannot be drawn; use 1 or more of each.")
     shape = schedule if isinstance(schedule, Schedule) else FromFunction(schedule)
     curve = shape.curve(total, shape.default_base)
-    columns = min(width, total)
-    return blocks([curve(column * (total - 1) // max(columns - 1, 1)) for column in range(columns)])
+    return text.sparkline([curve(position) for position in evenly(total, width)], width, low=0.0)
 
 
-def blocks(values: Sequence[float]) -> str:
-    """Each value as a block, the highest as a full one and 0 as the thinnest."""
-    highest = max(values)
-    if highest <= 0:
-        return BARS[0] * len(values)
-    return "".join(BARS[min(int(8 * value / highest), 7)] for value in values)
+def evenly(total: int, most: int) -> list[int]:
+    """At most so many positions of a run, the first and the last among them."""
+    count = min(total, most)
+    return [place * (total - 1) // max(count - 1, 1) for place in range(count)]

@@ -3,12 +3,15 @@
 Owns what every schedule is asked for. Each shape has a file of its own; `drive` writes the values into the groups.
 """
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from instep.errors import DescriptionError, InstepError
+from instep.errors import DescriptionError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Curve = Callable[[int], float]  # position -> value
 Group = Mapping[str, Any]  # the options of one parameter group
@@ -61,24 +64,22 @@ class Schedule(ABC):
             if start != lr
         ]
 
-    def plot(self, total: int = 1000, base: float | None = None) -> Any:
-        """Draws the learning rate over a run of `total` updates with matplotlib; returns the axes.
+    def plot(self, total: int = 1000, base: float | None = None, *, ax: "Axes | None" = None) -> "Figure":
+        """Draws the learning rate over a run of `total` updates with matplotlib, and a momentum that moves; returns the figure.
 
         `base` is the learning rate that the optimizer is made with; without it the curve shows shares of that. (OneCycle has its
-        peak from `max_lr`, and `base` is another one.)
+        peak from `max_lr`, and `base` is another one.) On an `ax` of yours only the learning rate is drawn.
         """
-        curve = self.curve(total, self.default_base if base is None else base)
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ModuleNotFoundError as error:
-            raise InstepError(
-                "schedule.plot() needs matplotlib, which is not installed; type `pip install matplotlib`, or see the shape "
-                "without it: print(instep.schedules.sparkline(schedule, total))."
-            ) from error
-        axes = pyplot.subplots()[1]
-        axes.plot(range(total), [curve(position) for position in range(total)])
-        axes.set(title=type(self).__name__, xlabel="update", ylabel="lr")
-        return axes
+        from instep.drawing.figure import plot
+        from instep.schedules.charts import charts  # it imports this file
+
+        drawn = charts(self, total, base)
+        return plot(drawn if ax is None else drawn[:1], "schedule.plot()", ax=ax)
+
+    def _repr_html_(self) -> str:
+        from instep.schedules.charts import html
+
+        return html(self)
 
 
 def starting_lr(group: Group) -> float:

@@ -10,18 +10,24 @@ from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from numbers import Real
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import needs_two, require_whole
 from instep.records import StepResult
-from instep.text import columns, many, size, wrapped
+from instep.text import bar, columns, many, size, wrapped
 from instep.tuning import pace, resident, trying
 from instep.tuning.measuring import Measuring, largest_within
 from instep.tuning.pace import Paced
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.trying import Tried
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from instep.drawing.chart import Chart
 
 How = Literal["trying", "measuring"]
 BARS = 24  # characters
@@ -77,6 +83,26 @@ class BatchSizeSearch:
     def __repr__(self) -> str:
         return f"BatchSizeSearch(largest {self.largest}: {self.reason} {self.advice})"
 
+    def chart(self) -> "Chart":
+        """What is drawn: samples a second over the sizes that were timed, and the knee."""
+        from instep.tuning.chart import pace_chart
+
+        if not self.paces:
+            raise DescriptionError("no size was timed, so there is nothing to draw; search with paces=True.")
+        return pace_chart(self.paces, self.knee, f"largest micro-batch: {self.largest:,} samples; {self.reason} {self.advice}")
+
+    def plot(self, *, ax: "Axes | None" = None) -> "Figure":
+        """Draws it with matplotlib, on `ax` or in a figure of its own; returns the figure."""
+        from instep.drawing.figure import plot
+
+        return plot([self.chart()], "batch_size_search.plot()", ax=ax)
+
+    def _repr_html_(self) -> str:
+        from instep.drawing.html import block, paragraph, pictures
+
+        said = paragraph(f"largest micro-batch: {self.largest:,} samples; {self.reason}") + paragraph(self.advice)
+        return block(pictures([self.chart()] if self.paces else []), said)
+
     def __str__(self) -> str:
         lines = wrapped(f"largest micro-batch: {self.largest:,} samples; {self.reason}", 80)
         if self.paces:
@@ -85,7 +111,7 @@ class BatchSizeSearch:
                 (
                     f"{p.samples:,}",
                     many(p.samples_per_s),
-                    "█" * round(BARS * p.samples_per_s / best),
+                    bar(p.samples_per_s / best, BARS),
                     "knee" * (p.samples == self.knee),
                 )
                 for p in self.paces

@@ -19,6 +19,7 @@ from instep.tuning.rehearsal import Rehearsal
 from instep.tuning.sweep import Growth, peak_momentum
 
 Mode = Literal["min", "max"]
+HEAD = ("cycle", "steps", "max_lr", "before", "after", "gain")
 MAKES_CYCLES = (
     "fit_cycles() needs a function that makes a OneCycle of a learning rate: schedule=lambda lr: OneCycle(lr, pct_start=0.5)."
 )
@@ -71,12 +72,19 @@ class Cycles:
         return next((cycle for cycle in reversed(self.cycles) if cycle.gain is not None and cycle.gain > 0), None)
 
     def __str__(self) -> str:
-        rows = [
+        return "\n".join([*columns(HEAD, self._rows()), *wrapped(self.ended, 80)])
+
+    def _repr_html_(self) -> str:
+        from instep.drawing.html import block, paragraph, table
+
+        bold = [place for place, cycle in enumerate(self.cycles) if cycle is self.best]
+        return block(table(HEAD, self._rows(), bold=bold), paragraph(self.ended))
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
             (str(c.index + 1), f"{c.start:,} to {c.stop:,}", rate(c.max_lr), number(c.before), number(c.after), number(c.gain))
             for c in self.cycles
         ]
-        table = columns(("cycle", "steps", "max_lr", "before", "after", "gain"), rows)
-        return "\n".join([*table, *wrapped(self.ended, 80)])
 
 
 @dataclass(frozen=True)

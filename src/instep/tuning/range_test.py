@@ -1,5 +1,7 @@
 """The range test: which learning rate to train with. `find_lr` makes it on a run, without a trace; `RangeTest` is its result."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -7,16 +9,21 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
-from instep.tuning import drawing, textplot
 from instep.tuning.curve import Curve, merged
 from instep.tuning.recommendation import Recommendation, recommend, rules_of
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
 from instep.tuning.snapshot import untouched
 from instep.tuning.sweep import BEFORE, Growth, Mode, sweep
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from instep.drawing.chart import Chart
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class RangeTest:
         test = trainer.find_lr()
         print(test)                     # the curve, the rules and the reason, as text
         test.suggestion                 # for OneCycle(max_lr=…); None where the curve allows none, and `reason` says why
+        test.plot()                     # with matplotlib; a notebook draws it without
         test.save("range.svg")
 
     `lrs[i]` is the learning rate of the group with the largest one, `losses[i]` the loss after the update at it: the mean over
@@ -80,13 +88,29 @@ class RangeTest:
         """From 0 to 1: how far the rules agree with each other and the sweeps among themselves."""
         return self.recommendation.confidence
 
+    def chart(self) -> Chart:
+        """What is drawn: the sweeps, their smoothed mean, the rules, and why one of them is suggested."""
+        from instep.tuning.chart import range_chart
+
+        return range_chart(self.curve, self.sweeps, self.rules, self.recommendation)
+
+    def plot(self, *, ax: Axes | None = None) -> Figure:
+        """Draws it with matplotlib, on `ax` or in a figure of its own; returns the figure."""
+        from instep.drawing.figure import plot
+
+        return plot([self.chart()], "range_test.plot()", ax=ax)
+
     def save(self, path: str | Path) -> Path:
-        """Writes it as .svg or as .json; returns the path."""
-        return drawing.save(Path(path), svg=lambda: self.to_svg(background="white"), text=self.to_json)
+        """Writes it as .svg or .json, or with matplotlib as .png or .pdf; returns the path."""
+        from instep.tuning.chart import save
+
+        return save(Path(path), self.chart(), self.to_json)
 
     def to_svg(self, *, background: str = "none") -> str:
         """The picture; without a background it has the page's own colours."""
-        return drawing.svg(self.curve, self.sweeps, self.rules, self.recommendation, background=background)
+        from instep.drawing.svg import draw
+
+        return draw(self.chart(), background=background)
 
     def to_record(self) -> dict[str, Any]:
         """What a run keeps of it, as JSON can hold it; what is not finite is null."""
@@ -106,6 +130,8 @@ class RangeTest:
         return json.dumps({**self.to_record(), "sweeps": [_finite(curve.losses) for curve in self.sweeps]})
 
     def __str__(self) -> str:
+        from instep.tuning import textplot
+
         return textplot.draw(self.curve, self.rules, self.recommendation)
 
     def __repr__(self) -> str:
@@ -113,7 +139,9 @@ class RangeTest:
         return f"RangeTest(suggestion {found}: {self.reason})"
 
     def _repr_html_(self) -> str:
-        return drawing.html(self.to_svg(), repr(self))
+        from instep.drawing.html import block, paragraph
+
+        return block(self.to_svg(), paragraph(self.chart().caption))
 
 
 def find_lr(

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from instep.drawing.axis import Axis, decades
 from instep.text import number, rate, wrapped
 from instep.tuning.curve import Curve
 from instep.tuning.recommendation import Recommendation
@@ -51,10 +52,9 @@ def dots(curve: Curve, low: float, high: float) -> list[str]:
 def ticks(curve: Curve) -> str:
     """The learning rates under the axis: the whole decades, as many as there is room for."""
     line = [" "] * (WIDTH + 8)
-    first, last = (math.log10(curve.lrs[0]), math.log10(curve.lrs[-1]))
     free = 0
-    for decade in range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1):
-        label, column = f"{10.0**decade:g}", _column(curve, 10.0**decade)
+    for power in decades(curve.lrs[0], curve.lrs[-1]):
+        label, column = f"{power:g}", _column(curve, power)
         if column >= free and column + len(label) <= len(line):
             line[column : column + len(label)] = label
             free = column + len(label) + 2
@@ -95,10 +95,8 @@ def interpolated(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
 
 def _row(loss: float, low: float, high: float) -> int:
     """The row of dots, 0 at the top."""
-    share = (high - min(max(loss, low), high)) / (high - low) if high > low else 0.5
-    return round(share * (4 * HEIGHT - 1))
+    return round((1 - Axis(low, high).share(loss)) * (4 * HEIGHT - 1))
 
 
 def _column(curve: Curve, lr: float) -> int:
-    whole = math.log(curve.lrs[-1] / curve.lrs[0])
-    return round(math.log(lr / curve.lrs[0]) / whole * (WIDTH - 1)) if whole else 0
+    return round(Axis(curve.lrs[0], curve.lrs[-1], log=True).share(lr) * (WIDTH - 1))

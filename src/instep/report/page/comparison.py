@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from instep.report.diff import leaves
-from instep.report.page.curves import seconds_trained
 from instep.report.page.facts import as_text, parameter_count
+from instep.run.history.curves import seconds_trained
 from instep.run.run_files import RecordedRun
 from instep.text import duration, number
 

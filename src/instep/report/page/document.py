@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from instep.drawing.thinning import thinned
 from instep.report.page.comparison import comparison
-from instep.report.page.curves import Curve, curves_of, resumed_at, seconds_trained
 from instep.report.page.facts import as_text, command, facts_of, parameter_count
-from instep.report.page.thinning import thinned
 from instep.run.history import NO_COLUMNS, History, Row
+from instep.run.history.curves import Curve, curves_of, resumed_at, seconds_trained
 from instep.run.observed import read_findings, read_range_tests
 from instep.run.run_files import RecordedRun, find_checkpoints, section
 from instep.text import duration, number, size

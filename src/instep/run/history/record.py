@@ -16,6 +16,9 @@ from instep.errors import DescriptionError
 from instep.text import plural
 
 if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history without it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from instep.records import Evaluation, Logged
 
 Row = dict[str, Any]
@@ -33,6 +36,7 @@ class History:
         history.best["valid/loss"], history.last["step"]
         history.column("loss")                  # one value a line of the log
         pandas.DataFrame(history.to_dicts())
+        history.plot()                          # with matplotlib; a notebook draws it without
 
     `monitor` and `mode` say which evaluation is the best one.
     """
@@ -168,6 +172,24 @@ class History:
         elif loss is not None:
             parts.append(f"loss {loss:.4g}")
         return f"History({', '.join(parts)})"
+
+    def plot(self, *names: str, ax: Axes | None = None, log: bool = False, label: str = "") -> Figure:
+        """Draws the losses, metrics and the learning rate over the steps with matplotlib; returns the figure.
+
+            history.plot()
+            history.plot("loss", "valid/loss", log=True).savefig("loss.png")
+
+        With names, those columns; on an `ax` of yours all in one chart, without names the losses. `log` is for the losses, or the
+        columns that are named. `label` stands before each name in the legend, to tell several runs on one `ax` apart. The best
+        evaluation is marked.
+        """
+        from instep.drawing.figure import plot
+        from instep.run.history.charts import charts, one_chart  # they import this file
+
+        drawn = charts(self, names, log=log) if ax is None else [one_chart(self, names, log=log)]
+        if not any(chart.lines for chart in drawn):
+            raise DescriptionError("the history has nothing to draw yet; train first.")
+        return plot([chart.labelled(label) for chart in drawn], "history.plot()", ax=ax)
 
     def _repr_html_(self) -> str:
         from instep.run.history.html import draw  # it imports this file

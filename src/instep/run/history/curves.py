@@ -30,14 +30,22 @@ class Curve:
 
 
 def curves_of(history: History) -> list[Curve]:
-    """All columns that have a number, in the order of their charts: the loss, metrics, how it was trained, how fast."""
+    """All columns that have a number, in the order of their charts: the loss, metrics, how it was trained, how fast.
+
+    With several objectives `loss` is that of the first, which stands there under its own name too, and is left out.
+    """
+    curves = all_curves(history)
+    names = {curve.name for curve in curves}
+    return [curve for curve in curves if not _is_of_first_objective(curve.name, names)]
+
+
+def all_curves(history: History) -> list[Curve]:
+    """Those too that are left out elsewhere."""
     found: dict[tuple[str, str], Curve] = {}
     for row in history.rows:
         if row.get("kind") in ("update", "log", "evaluation"):
             _take_in(row, found)
-    names = {name for part, name in found if part == "row"}
-    curves = [curve for (part, name), curve in found.items() if part == "clock" or not _is_of_first_objective(name, names)]
-    return sorted(curves, key=lambda curve: _rank(curve.chart, curve.is_evaluated))
+    return sorted(found.values(), key=lambda curve: _rank(curve.chart, curve.is_evaluated))
 
 
 def resumed_at(rows: Sequence[Row]) -> list[int]:
@@ -95,7 +103,6 @@ def _chart(name: str, is_evaluated: bool) -> str:
 
 
 def _is_of_first_objective(name: str, names: Iterable[str]) -> bool:
-    """With several objectives, `loss` is that of the first, which stands there under its own name too."""
     return name in ("loss", *OWN_CHARTS) and any(other.startswith(f"{name}/") for other in names)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instep.report.page.thinning import thinned
+from instep.drawing.thinning import thinned
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(width=32)), max_size=400), st.integers(4, 100))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from instep.report.page.curves import curves_of, resumed_at, seconds_trained
 from instep.run.history import History
+from instep.run.history.curves import curves_of, resumed_at, seconds_trained
 
 
 def row(kind: str, step: int, seconds: float | None = None, **values: float) -> dict[str, object]:
