@@ -88,7 +88,7 @@ def test_what_the_plain_loop_does_not_have_is_named() -> None:
 
 
 def lbfgs() -> Trainer:
-    return made(optimizer=lambda parameters: torch.optim.LBFGS(parameters))
+    return made(optimizer=torch.optim.LBFGS)
 
 
 def two() -> Trainer:

@@ -103,7 +103,8 @@ class Comparison:
 
     def _against_plain(self) -> str:
         ratio, low, high = self.ratio(TRAINER, PLAIN)
-        return f"The Trainer is {ratio:.2f} × as fast as the plain loop ({low:.2f} to {high:.2f} in the middle half of the turns)."
+        spread = f"{low:.2f} to {high:.2f} in the middle half of the turns"
+        return f"The Trainer is {ratio:.2f} × as fast as the plain loop ({spread})."
 
     def _compiling(self) -> str:
         if self.compile_failed is not None:

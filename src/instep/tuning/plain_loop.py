@@ -28,9 +28,7 @@ def plain_updates(run: Run) -> Generator[None, None, None]:
     model, optimizer, forward = run.model, stepper.optimizer, run.precision.wrap(_loss_of(run))
     clip, scaler = _clipping(run, optimizer), run.precision.scaler()
     feed = run.feed.for_looking("instep bench")
-    loader = feed.train_loader(
-        batch_size=run.batch_size, device=run.device, drop_last=run.plan.drop_last, epochs=sys.maxsize
-    )
+    loader = feed.train_loader(batch_size=run.batch_size, device=run.device, drop_last=run.plan.drop_last, epochs=sys.maxsize)
     with contextlib.closing(loader):
         for epoch in itertools.count():
             for batch in loader.batches(epoch):
