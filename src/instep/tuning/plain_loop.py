@@ -90,12 +90,18 @@ def _clipping(run: Run, optimizer: Optimizer) -> Callable[[], object] | None:
         for limit, function in ((norm, nn.utils.clip_grad_norm_), (value, nn.utils.clip_grad_value_)):
             if isinstance(limit, Mapping):
                 for group in optimizer.param_groups:
-                    if limit.get(group.get("name")) is not None:
-                        function(group["params"], limit[group["name"]])
+                    own = _limit_of(group.get("name", ""), limit)
+                    if own is not None:
+                        function(group["params"], own)
             elif limit is not None:
                 function([p for group in optimizer.param_groups for p in group["params"]], limit)
 
     return clip
+
+
+def _limit_of(group: str, limits: Mapping[str, float]) -> float | None:
+    """That of its name, of the name that it was split from, or of all."""
+    return next((limit for name, limit in limits.items() if name in ("*", group, group.partition("/")[0])), None)
 
 
 def _step(optimizer: Optimizer, clip: Callable[[], object] | None, scaler: GradScaler | None) -> None:
