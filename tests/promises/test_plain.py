@@ -109,7 +109,8 @@ def test_python_numpy_and_torch_draw_by_the_key_of_each_step_of_a_long_run() -> 
 
     def drawn(model: nn.Module, batch: Any) -> Tensor:
         draws.append((random.random(), float(np.random.random()), torch.rand(()).item()))
-        return model(batch[0]).mean()
+        loss: Tensor = model(batch[0]).mean()
+        return loss
 
     def trainer() -> Trainer:
         model = nn.Linear(1, 1)

@@ -6,9 +6,9 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -21,6 +21,12 @@ from instep.errors import Notice
 from instep.trainer import Trainer
 from instep.tuning.comparison import COMPILED, PLAIN, TRAINER, Comparison, Way, enough_updates, take_turns
 from instep.tuning.plain_loop import left_out, plain_updates, require_plain_loop
+
+NOTHING_BUT_UPDATES: dict[str, Any] = {
+    **{"epochs": None, "schedule": None, "unfreeze_at": None, "test": None, "metrics": None, "init": None},
+    **{"evaluate_every": None, "monitor": None, "monitor_mode": "auto", "patience": None, "restore_best": False},
+    **{"folder": None, "keep_best": 1, "allow_changes": (), "progress": False, "doctor": False},
+}
 
 
 @dataclass(frozen=True)
@@ -90,15 +96,8 @@ def bare(trainer: Trainer, steps: int, *, compile: bool = False) -> Trainer:
     """The same run for so many updates, and nothing but updates: no folder, evaluation, schedule, progress or doctor."""
     given = trainer.run.options
     optimizer = {trainer.run.leader.name: trainer.optimizer} if isinstance(given.optimizer, Mapping) else trainer.optimizer
-    options = replace(
-        given,
-        optimizer=optimizer,
-        **{"epochs": None, "max_steps": steps, "schedule": None, "unfreeze_at": None, "compile": compile},
-        **{"evaluate_every": None, "monitor": None, "monitor_mode": "auto", "patience": None, "restore_best": False},
-        **{"test": None, "metrics": None, "folder": None, "keep_best": 1, "allow_changes": (), "init": None},
-        **{"progress": False, "doctor": False},
-    )
-    return Trainer(**vars(options))
+    asked = {"optimizer": optimizer, "max_steps": steps, "compile": compile}
+    return Trainer(**{**vars(given), **NOTHING_BUT_UPDATES, **asked})
 
 
 def _first_line(error: Exception) -> str:

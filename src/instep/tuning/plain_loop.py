@@ -56,7 +56,7 @@ def require_plain_loop(run: Run) -> None:
 def left_out(run: Run) -> list[str]:
     """The arguments of the run that the plain loop does not have, like `ema=0.999`."""
     options = run.options
-    extra = {"ema": options.ema, "l1": options.l1, "l2": options.l2, "deterministic": options.deterministic}
+    extra: dict[str, Any] = {"ema": options.ema, "l1": options.l1, "l2": options.l2, "deterministic": options.deterministic}
     if options.on_nonfinite != "stop":
         extra["on_nonfinite"] = options.on_nonfinite
     return [f"{name}={value!r}" for name, value in extra.items() if value]
@@ -99,7 +99,7 @@ def _clipping(run: Run, optimizer: Optimizer) -> Callable[[], object] | None:
     return clip
 
 
-def _limit_of(group: str, limits: Mapping[str, float]) -> float | None:
+def _limit_of(group: str, limits: Mapping[str, Any]) -> Any:
     """That of its name, of the name that it was split from, or of all."""
     return next((limit for name, limit in limits.items() if name in ("*", group, group.partition("/")[0])), None)
 
