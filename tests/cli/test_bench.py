@@ -67,6 +67,7 @@ def test_a_compiler_that_fails_is_said_in_words(instep: Instep, monkeypatch: pyt
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_whether_compiling_pays(instep: Instep) -> None:
     said = instep("bench", "easy.py", "--updates", "10")
     assert said.code == 0
