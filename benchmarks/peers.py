@@ -10,6 +10,7 @@ did not train, or does not end with the weights of the plain loop, has no number
 """
 
 import argparse
+import compileall
 import importlib.metadata
 import json
 import os
@@ -83,6 +84,7 @@ class Controller:
         self._begun = time.perf_counter()
 
     def run(self) -> None:
+        compileall.compile_dir(Path(instep.__file__).parent, quiet=1)  # as it is for every package that was installed
         works = [name for name in WORKS if name in self._options.work]
         for processes in (1, 2):
             own = [name for name in works if WORKS[name].processes == processes]

@@ -13,7 +13,7 @@ from test_rooms import ROOMS
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-BUILDS = {"train", "find-lr", "find-batch", "preview", "graph"}  # have the options of a file's build() too
+BUILDS = {"train", "find-lr", "find-batch", "bench", "preview", "graph"}  # have the options of a file's build() too
 
 
 def options_of(command: str) -> set[str]:

@@ -3,10 +3,10 @@
 The front door. Names are imported when they are first asked for, so that `import instep` costs next to nothing.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers take it for True, as they take typing's, which takes longer to import than all the rest
 if TYPE_CHECKING:
+    from typing import Any
+
     from instep import data as data
     from instep import errors as errors
     from instep import keys as keys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.watcher import watch as watch
     from instep.loop.evaluate import evaluating as evaluating
-    from instep.loop.metrics import accuracy as accuracy
+    from instep.loop.metrics.names import accuracy as accuracy
     from instep.loop.objective import Loss as Loss
     from instep.loop.update import UpdateCycle as UpdateCycle
     from instep.optim.freeze import freeze as freeze
@@ -51,7 +51,7 @@ _HOME = {
     "Trainer": "instep.trainer",
     "Update": "instep.records",
     "UpdateCycle": "instep.loop.update",
-    "accuracy": "instep.loop.metrics",
+    "accuracy": "instep.loop.metrics.names",
     "data": "instep.data",
     "errors": "instep.errors",
     "evaluating": "instep.loop.evaluate",
@@ -102,7 +102,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    import importlib
+
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'instep' has no attribute {name!r}")

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from instep.data.loading.loader import WorkerCount
-from instep.distributed.shard import Shard
+from instep.distributed.dtensors import Shard
 from instep.doctor.watching import watching
 from instep.errors import DescriptionError, Interrupted, die_if_uncaught
 from instep.loop.accumulation import OnNonFinite
@@ -33,13 +33,12 @@ from instep.run.assemble import assemble
 from instep.run.history import History
 from instep.run.options import NAMES, Options
 from instep.schedules import OneCycle
-from instep.tuning.batch_size import BatchSizeSearch, find_batch_size
-from instep.tuning.cycles import CycleOptions, Cycles
-from instep.tuning.cycling import begin_cycles, require_fit
-from instep.tuning.range_test import RangeTest, find_lr
-from instep.tuning.rehearsal import require_one_optimizer
-from instep.tuning.snapshot import untouched
-from instep.tuning.sweep import Mode, peak_momentum
+
+# The finders and the cycles are imported where they are called: most runs call none of them.
+if TYPE_CHECKING:
+    from instep.tuning.batch_size import BatchSizeSearch
+    from instep.tuning.cycles import Cycles
+    from instep.tuning.range_test import RangeTest
 
 
 class Trainer:
@@ -196,7 +195,10 @@ class Trainer:
         Ctrl-C and SIGTERM stop after a whole update, save, and raise `errors.Interrupted`.
         """
         refuse_arguments("fit", given, named, NAMES)
-        require_fit(self.run)
+        if self.run.state.cycles is not None:
+            from instep.tuning.cycling import require_fit
+
+            require_fit(self.run)
         with self.run.processes.interrupt() as interrupt, contextlib.closing(self.updates()) as updates:
             self.run.state.interrupt = interrupt
             try:
@@ -232,7 +234,7 @@ class Trainer:
         high: float = 10.0,
         steps: int = 100,
         repeats: int = 2,
-    ) -> Cycles:
+    ) -> "Cycles":
         """Train in cycles: a range test, then one cycle with the learning rate that it suggests, and so on.
 
         Each cycle has the length of the run (`epochs`, `max_steps`). Training ends after a cycle that improves the monitored
@@ -243,6 +245,9 @@ class Trainer:
             cycles = trainer.fit_cycles(max_cycles=4)
             print(cycles)
         """
+        from instep.tuning.cycles import CycleOptions
+        from instep.tuning.cycling import begin_cycles
+
         options = CycleOptions(max_cycles, min_delta, schedule, low, high, steps, repeats)
         with begin_cycles(self.run, options) as cycling:
             self.fit()
@@ -306,12 +311,12 @@ class Trainer:
         low: float = 1e-7,
         high: float = 10.0,
         steps: int = 100,
-        mode: Mode = "exponential",
+        mode: Literal["exponential", "linear"] = "exponential",
         smoothing: float = 0.6,
         stop_factor: float = 3.0,
         repeats: int = 2,
         momentum: float | None = None,
-    ) -> RangeTest:
+    ) -> "RangeTest":
         """A range test: which learning rate to train with, and why. Everything is put back afterwards.
 
         The learning rate grows from `low` to `high` in this many `steps`, by equal factors or (`mode="linear"`) by equal amounts,
@@ -333,6 +338,9 @@ class Trainer:
         >>> 0.03 < test.suggestion < 1.0
         True
         """
+        from instep.tuning.range_test import find_lr
+        from instep.tuning.sweep import peak_momentum
+
         if momentum is None:
             momentum = peak_momentum(self.run.schedule)
         return find_lr(
@@ -355,7 +363,7 @@ class Trainer:
         most: int | None = None,
         how: Literal["auto", "trying", "measuring"] = "auto",
         paces: bool = True,
-    ) -> BatchSizeSearch:
+    ) -> "BatchSizeSearch":
         """The largest micro-batch that fits in memory, and how fast each size is. Everything is put back afterwards.
 
         On an accelerator sizes are tried (`how="trying"`); on a CPU small ones are measured (`how="measuring"`), for a process
@@ -376,6 +384,8 @@ class Trainer:
         >>> trainer.find_batch_size(paces=False).advice
         'batch_size=64 fits at once: update_cycle=1.'
         """
+        from instep.tuning.batch_size import find_batch_size
+
         if self.run.processes.are_several:
             raise DescriptionError(
                 "find_batch_size() measures one process; call it in a script that is started without torchrun."
@@ -384,6 +394,8 @@ class Trainer:
 
     def dry_run(self) -> Evaluation | None:
         """Two updates and an evaluation. Nothing is written, and everything is put back."""
+        from instep.tuning.snapshot import untouched
+
         with untouched(self.run.model, self.run.steppers[0].optimizer, *self.run.stateful):
             return self.run.dry_run()
 
@@ -392,6 +404,8 @@ class Trainer:
 
         Groups keep their ratios, and the largest gets `lr`, like `find_lr().suggestion`.
         """
+        from instep.tuning.rehearsal import require_one_optimizer
+
         require_one_optimizer(self.run)
         self.run.set_lr(lr)
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.loop import metrics as measuring
-from instep.loop.metrics import as_metrics
+from instep.loop.metrics import metric as measuring
+from instep.loop.metrics.names import as_metrics
 from instep.loop.objective import Loss
 
 CPU = torch.device("cpu")

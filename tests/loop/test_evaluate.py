@@ -8,7 +8,7 @@ from instep.data.loading.loader import Loader
 from instep.data.sources.recognize import as_source
 from instep.errors import ObjectiveError
 from instep.loop.evaluate import evaluate, evaluating, predict
-from instep.loop.metrics import as_metrics
+from instep.loop.metrics.names import as_metrics
 from instep.loop.objective import Loss, from_loss
 
 CPU = torch.device("cpu")

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from instep import Trainer
 from instep.distributed.world import World
 from instep.errors import DescriptionError, Notice, ObjectiveError
-from instep.loop import metrics as measuring
-from instep.loop.metrics import accuracy, as_metrics, higher_is_better
+from instep.loop.metrics import metric as measuring
+from instep.loop.metrics.metric import higher_is_better
+from instep.loop.metrics.names import accuracy, as_metrics
 from instep.loop.monitor import mode_for
 from instep.loop.objective import Loss
 from loop.measured import CPU, in_batches, measured

@@ -1,8 +1,11 @@
 """Promise 8, plain: with one micro-batch the weights equal those of the plain PyTorch loop, bit for bit."""
 
 import functools
+import random
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from instep import UpdateCycle, keys
+from instep import Trainer, UpdateCycle, keys
 from instep.loop.objective import from_loss
 from tiny import CLASSES, FEATURES, IGNORED, TASKS, Task
 
@@ -99,3 +102,30 @@ def test_dropout_is_the_plain_loops_under_the_same_public_key(by_hand: bool) -> 
         else:
             cycle.run([(x, y)], objective)
     assert_bitwise(plain, ours)
+
+
+def test_python_numpy_and_torch_draw_by_the_key_of_each_step_of_a_long_run() -> None:
+    """Keys are made for many steps at once; a range test between two updates draws by those of other steps."""
+
+    def drawn(model: nn.Module, batch: Any) -> Tensor:
+        draws.append((random.random(), float(np.random.random()), torch.rand(()).item()))
+        loss: Tensor = model(batch[0]).mean()
+        return loss
+
+    def trainer() -> Trainer:
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        data = (torch.zeros(3, 1), torch.zeros(3))
+        return Trainer(model, objective=drawn, optimizer=optimizer, train=data, epochs=50, batch_size=1, seed=7, progress=False)
+
+    expected = []
+    for step in range(150):
+        keys.seed_all(keys.for_step(7, step))
+        expected.append((random.random(), float(np.random.random()), torch.rand(()).item()))
+    draws: list[tuple[float, float, float]] = []
+    run = trainer()
+    for update in run.updates():
+        if update.step == 80:
+            run.find_lr(steps=20, repeats=1)  # draws at other steps
+            del draws[81:]
+    assert draws == expected

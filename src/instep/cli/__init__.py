@@ -18,6 +18,7 @@ COMMANDS = {
     "export": "write the model of a run as a .pt2 that runs without its class",
     "find-lr": "find a learning rate for what a file describes",
     "find-batch": "find the largest micro-batch that fits in memory",
+    "bench": "compare the speed of what a file describes with a plain loop",
     "doctor": "watch a training script and name its mistakes",
     "preview": "show what the model will see of the data",
     "graph": "show the autograd graph of the loss, and what it keeps in memory",

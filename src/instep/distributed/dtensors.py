@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+Shard = bool | str | Sequence[str]  # what users pass as shard=
+
 _MODULE, _FSDP = "torch.distributed.tensor", "torch.distributed.fsdp"
 
 

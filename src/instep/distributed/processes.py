@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.data.batch_layout import BatchLayout
 from instep.data.device import Placed, choose
 from instep.data.share import Dealt, Part
-from instep.distributed.agreement import require_same
+from instep.distributed.dtensors import Shard
 from instep.distributed.interrupt import Interrupt, Stopping
-from instep.distributed.shard import Shard, Shares, require_shardable, shard_model
-from instep.distributed.stand_in import filled_up
-from instep.distributed.state import begin_alike, buffers_of_first, take_from_first
-from instep.distributed.turn import ShardTurn, Turn
 from instep.distributed.world import World
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
+
+# What several processes do with one another is imported where there are several.
+if TYPE_CHECKING:
+    from instep.distributed.shard import Shares
+    from instep.distributed.turn import Turn
 
 # What may differ between the processes of a run.
 _OWN = ("device", "threads", "machine", "git", "versions", "script", "modules", "attributes", "code")  # a model may hold its rank
@@ -66,17 +67,25 @@ class Processes:
             return []
         if not self.are_several:
             return [f"shard={shard!r} has nothing to share with one process: the model stays whole"]
+        from instep.distributed.shard import shard_model
+
         self._sharded = model
         return shard_model(self.world, model, shard, self._device)
 
-    def shares(self, model: nn.Module) -> Shares | None:
+    def shares(self, model: nn.Module) -> "Shares | None":
         """Which rows of a checkpoint are this process's; None where it holds all of them."""
-        return Shares(self.world, model) if self.are_sharded else None
+        if not self.are_sharded:
+            return None
+        from instep.distributed.shard import Shares
+
+        return Shares(self.world, model)
 
     def fill_up(self, micro_batches: Iterable[Any], part: Part, samples: int, layout: BatchLayout) -> Iterable[Any]:
         """The micro-batches of a batch, and what stands in for those that others have more."""
         if not self.are_sharded:
             return micro_batches
+        from instep.distributed.stand_in import filled_up
+
         return filled_up(self.world, list(micro_batches), part, samples, self._device, layout)
 
     @property
@@ -84,10 +93,12 @@ class Processes:
         """How the batches of an evaluation are shared out; None where this process has all of them."""
         return Dealt(self.world.rank, self.world.size) if self.are_several else None
 
-    def turn(self) -> Turn | None:
+    def turn(self) -> "Turn | None":
         """The exchange of one optimizer; None where there is nobody to exchange with."""
         if not self.are_several:
             return None
+        from instep.distributed.turn import ShardTurn, Turn
+
         if self._sharded is not None:
             return ShardTurn(self._sharded, self.world, self._stopping, reference=self._reference, device=self._device)
         return Turn(self.world, self._stopping, reference=self._reference, device=self._device)
@@ -99,6 +110,8 @@ class Processes:
     def compare(self, describe: Callable[[], Mapping[str, Any]]) -> None:
         """Once, before the first update: that all processes train the same thing on the same data."""
         if not self._is_compared:
+            from instep.distributed.agreement import require_same
+
             require_same(self.world, {name: part for name, part in describe().items() if name not in _OWN})
             self._is_compared = True
 
@@ -111,21 +124,31 @@ class Processes:
 
     def share_buffers(self, *models: nn.Module) -> AbstractContextManager[None]:
         """Inside, all processes look at one model: buffers such as batch norm's statistics are their own while they train."""
-        return buffers_of_first(*models) if self.are_several else nullcontext()
+        if not self.are_several:
+            return nullcontext()
+        from instep.distributed.state import buffers_of_first
+
+        return buffers_of_first(*models)
 
     def take_from_rank0(self, tensors: Iterable[Tensor]) -> None:
         """Give these tensors the values of rank 0."""
         if self.are_several:
+            from instep.distributed.state import take_from_first
+
             take_from_first(tensors)
 
 
 def check_shard(shard: Shard, optimizer: Any, model: nn.Module, refused: Mapping[str, Any]) -> None:
     """That what was asked for goes together with `shard=`, where that was."""
     if shard:
+        from instep.distributed.shard import require_shardable
+
         require_shardable(shard, optimizer, model, refused)
 
 
 def _prepare(world: World, model: nn.Module, *, sync_batchnorm: bool, device: torch.device) -> tuple[nn.Module, list[str]]:
+    from instep.distributed.state import begin_alike
+
     notes = []
     if any(isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse for module in model.modules()):
         raise DescriptionError(

@@ -14,12 +14,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep.distributed.agreement import require_same
-from instep.distributed.dtensors import is_sharded
+from instep.distributed.dtensors import Shard, is_sharded
 from instep.distributed.world import World
 from instep.errors import DescriptionError
 from instep.text import listed
-
-Shard = bool | str | Sequence[str]
 
 
 def require_shardable(shard: Shard, optimizer: Any, model: nn.Module, refused: Mapping[str, Any]) -> None:

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from instep.distributed.meeting import met
 from instep.errors import DescriptionError, InstepError, Notice, PeerError
 from instep.text import plural
 
@@ -227,6 +226,8 @@ def find_world(*, timeout_s: float | None = None) -> World:
 
 def _open_group(rank: int, size: int, timeout_s: float) -> Group:
     """A process group of our own, and the world that it makes."""
+    from instep.distributed.meeting import met  # one process alone meets nobody
+
     global _times_opened
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
     if missing:

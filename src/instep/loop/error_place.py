@@ -1,7 +1,7 @@
 """Where an update went wrong, for a person who has to find the sample."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -10,11 +10,14 @@ from instep import keys
 from instep.data.loading.loader import Batch, Loader
 from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, ObjectiveError, OutOfMemory
 from instep.loop.evaluate import evaluating
-from instep.loop.nonfinite import MOST, BadValues, bad_values, bisect, own_losses
 from instep.loop.objective import Objective, as_loss
 from instep.loop.out_of_memory import Splitting
 from instep.loop.torch_errors import explain
 from instep.text import listed, plural
+
+# Which sample it was is looked for after an error; until then nothing of it is loaded.
+if TYPE_CHECKING:
+    from instep.loop.nonfinite import BadValues
 
 Placed = TypeVar("Placed", OutOfMemory, ObjectiveError)
 
@@ -99,6 +102,8 @@ class ErrorPlace:
 
     def name_values(self, batch: Batch) -> str:
         """The samples that hold a number that is not finite: all of a few, else the first."""
+        from instep.loop.nonfinite import MOST, bad_values
+
         found = bad_values(batch.data, self._loader.layout)
         if not found:
             return ""
@@ -108,12 +113,14 @@ class ErrorPlace:
         many = f" {len(rows)} of the {len(batch.indices)} samples hold such values; {self._in_words(found[0], batch)}."
         return self._name_all(batch) + many
 
-    def _in_words(self, bad: BadValues, batch: Batch) -> str:
+    def _in_words(self, bad: "BadValues", batch: Batch) -> str:
         names: Sequence[str] = self._loader.feature_names() if bad.column == "0" else ()
         return f"{self._sample(batch, bad.row)}: {bad.in_words(names)}"
 
     def _name_by_loss(self, batch: Batch, compute: Objective) -> str:
         """The samples whose own loss is not finite, found by going through the model again; nothing where that does not work."""
+        from instep.loop.nonfinite import bisect, own_losses
+
         device = next((p.device for p in self._model.parameters()), None)
 
         def loss_of(data: Any) -> Tensor:

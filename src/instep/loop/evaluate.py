@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,17 @@ from instep.data.structure import columns, joined, map_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import ALONE, World, in_turn
 from instep.errors import InstepError, ObjectiveError
-from instep.loop import metrics as measuring
 from instep.loop.accumulation import scalar
-from instep.loop.metrics import Metric, ReportMatrix, Table
+from instep.loop.metrics import metric as measuring
+from instep.loop.metrics.metric import Metric, Table
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
 from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user
 from instep.optim.freeze import frozen_wishes
 from instep.text import plural
+
+if TYPE_CHECKING:
+    from instep.loop.metrics.report_matrix import ReportMatrix
 
 EXPLAINED_HERE = (ObjectiveError, *EXPLAINED)
 
@@ -87,7 +90,7 @@ def evaluate(
     called = model if called is None else called
     losses = _Losses()
     measuring.start(metrics, device)
-    matrix = ReportMatrix(metrics) if report and "confusion_matrix" not in metrics else None
+    matrix = _report_matrix(metrics) if report and "confusion_matrix" not in metrics else None
     with keys.fork_rng(device), evaluating(model, *beside):
         for first, samples, data in _cut(_own_batches(loader, world, device, in_step=in_step), largest, loader):
             keys.seed_all(keys.for_evaluation(seed, first), device)
@@ -109,6 +112,12 @@ def evaluate(
         if matrix is not None and (table := matrix.total(sharing)) is not None:
             found["confusion_matrix"] = table
     return found
+
+
+def _report_matrix(metrics: Mapping[str, Metric]) -> "ReportMatrix":
+    from instep.loop.metrics.report_matrix import ReportMatrix  # a run that trains reports none
+
+    return ReportMatrix(metrics)
 
 
 def predict(

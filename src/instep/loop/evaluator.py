@@ -24,17 +24,16 @@ from instep.data.position import Position
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.loop import metrics as measuring
 from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
 from instep.loop.first_batch import FEW, can_be_tried, find_mistake
 from instep.loop.first_loss import checking_values
 from instep.loop.holders import Holders
 from instep.loop.left_as_found import LeftAsFound
-from instep.loop.metrics import Metric, Table
+from instep.loop.metrics import metric as measuring
+from instep.loop.metrics.metric import Metric, Table
 from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
-from instep.loop.worst import largest_losses
 from instep.optim.average import Average
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import AVERAGED, Weights
@@ -190,6 +189,8 @@ class Evaluator:
 
     def largest_losses(self, loaders: Mapping[str, Loader], weights: Weights, count: int, most: int) -> list[SampleLoss]:
         """The samples of these data sets with the largest losses, by the first objective; of each set among the first `most`."""
+        from instep.loop.worst import largest_losses  # nobody who trains asks for them
+
         objective = next(iter(self._objectives.values()))
         with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (model, called):
             look = functools.partial(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from instep.errors import DescriptionError
-from instep.loop.metrics import Metric, higher_is_better
+from instep.loop.metrics.metric import Metric, higher_is_better
 from instep.records import Evaluation
 from instep.schedules.drive import Drive
 from instep.schedules.plateau import PlateauDrive

@@ -24,6 +24,8 @@ from instep.loop.update import UpdateCycle
 from instep.records import StepResult, Update
 from instep.schedules.drive import Drive
 
+KEYS_AHEAD = 64
+
 Run = Callable[[Iterable[Any], Callable[..., Loss]], StepResult]
 Pieces = Callable[[Batch], Iterable[tuple[int, Any]]]
 
@@ -74,6 +76,8 @@ class Stepper:
         self._keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
         self._is_first, self._is_said = False, False
         self._batch: Batch | None = None  # of its present turn, or its last
+        self._first_keys: list[int] = []  # of whole batches, for KEYS_AHEAD steps from this one on
+        self._first_keyed = 0
 
     @property
     def optimizer(self) -> Optimizer:
@@ -138,7 +142,7 @@ class Stepper:
         (Once a micro-batch where several processes share the update: each has its own generators.)
         """
         offset, data = micro_batch
-        key = keys.for_step(self._seed, self.step, offset, turn=self._index)
+        key = keys.for_step(self._seed, self.step, offset, turn=self._index) if offset else self._first_key()
         if offset == 0 or self._keys_each_piece:
             keys.seed_host(key)
         self._seed_torch(key)
@@ -153,6 +157,15 @@ class Stepper:
             self._is_first = False
             look_at_first(self._objective, loss, is_said=self._is_said)
         return loss
+
+    def _first_key(self) -> int:
+        """The key of the offset 0. Many are made at once: between two updates one takes three times as long."""
+        ahead = self.step - self._first_keyed
+        if not 0 <= ahead < len(self._first_keys):
+            steps = range(self.step, self.step + KEYS_AHEAD)
+            self._first_keys = [keys.for_step(self._seed, step, turn=self._index) for step in steps]
+            self._first_keyed, ahead = self.step, 0
+        return self._first_keys[ahead]
 
     def watch_first_loss(self, *, is_said: bool) -> None:
         """Look at the next loss: what is wrong with it is refused, or said where somebody wrote the objective."""

@@ -49,6 +49,7 @@ class Clipping:
         self._optimizer = optimizer
         self._model = model
         self._limits: dict[_Kind, Limit] = {"clip_norm": norm, "clip_value": value}
+        self._is_limited = norm is not None or value is not None
         for kind, limit in self._limits.items():
             _check(kind, limit, optimizer)
         self._require_dense()
@@ -57,7 +58,12 @@ class Clipping:
     @property
     def active(self) -> bool:
         """Whether there is anything to clip or to measure."""
-        return self._asks("clip_norm") or self._asks("clip_value")
+        if self._is_limited:
+            return True
+        for group in self._optimizer.param_groups:  # which may get another one, or another option, at any time
+            if group.get("clip_norm") is not None or group.get("clip_value") is not None:
+                return True
+        return False
 
     def apply(self) -> Clipped:
         """Clip the gradients as they are now."""

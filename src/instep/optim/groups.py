@@ -5,14 +5,16 @@ Everything is decided in `group_plan`, which can be printed; the groups are made
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from instep.optim.group_plan import GroupPlan, Rules, plan_groups
-from instep.optim.layers import LayerNames
 from instep.optim.parts import What, slots_of
+
+if TYPE_CHECKING:
+    from instep.optim.group_plan import GroupPlan, Rules
+    from instep.optim.layers import LayerNames
 
 # Keys of a group that no optimizer has to know: torch's own, its schedulers', and those of this library.
 _KNOWN = {"params", "name", "param_names", "initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum", "swa_lr"}
@@ -22,7 +24,7 @@ _OURS = {"clip_norm", "clip_value"}
 class ParamGroups(list[dict[str, Any]]):
     """Groups for a torch optimizer, each with its "params", its "name" and its options; `plan` says how they came about."""
 
-    def __init__(self, groups: Sequence[dict[str, Any]], plan: GroupPlan) -> None:
+    def __init__(self, groups: Sequence[dict[str, Any]], plan: "GroupPlan") -> None:
         super().__init__(groups)
         self.plan = plan
 
@@ -32,12 +34,12 @@ class ParamGroups(list[dict[str, Any]]):
 
 def param_groups(
     model: nn.Module,
-    rules: Rules | None = None,
+    rules: "Rules | None" = None,
     *,
     lr: float | None = None,
     weight_decay: float | None = None,
     layer_decay: float | None = None,
-    layers: LayerNames | None = None,
+    layers: "LayerNames | None" = None,
     no_decay: bool | Sequence[What] = False,
     strict: bool = False,
     include_frozen: bool = True,
@@ -71,6 +73,8 @@ def param_groups(
     and from where they train once they are unfrozen; `include_frozen=False` leaves them out.
     The order of the groups is that of the rules, then the rest; in each from the lowest layer to the top.
     """
+    from instep.optim.group_plan import plan_groups  # the options of other groups are looked at without it
+
     plan = plan_groups(
         model,
         rules or {},

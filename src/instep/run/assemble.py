@@ -1,8 +1,9 @@
 """Assemble: from the options of a run to the run, in six steps. Each gives what it made; nothing is set afterwards."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from torch import nn
 from torch.optim import Optimizer
@@ -12,14 +13,13 @@ from instep.data.device import Placed, memory_bytes
 from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Loader
 from instep.distributed.processes import Processes, check_shard, choose_device
-from instep.distributed.shard import require_sharded
 from instep.distributed.world import World, find_world
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import BatchPlan, needs_two, require_whole
 from instep.loop.error_place import ErrorPlace
 from instep.loop.evaluator import Evaluator
 from instep.loop.holders import Holders, find_holders
-from instep.loop.metrics import Metric, as_metrics
+from instep.loop.metrics.metric import Metric
 from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, monitor_for, require_monitor
 from instep.loop.objective import Objective
@@ -54,16 +54,14 @@ def assemble(options: Options, show: Show) -> Run:
     return keep_books(options, place, data, model, stepping, evaluation, notices, show)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where the run computes."""
 
     world: World
     placed: Placed
 
 
-@dataclass(frozen=True)
-class Data:
+class Data(NamedTuple):
     """What the run trains on, and how it is cut into batches."""
 
     feed: Feed
@@ -71,8 +69,7 @@ class Data:
     processes: Processes
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The model as it will be trained, with what is minimised."""
 
     model: nn.Module
@@ -84,8 +81,7 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Stepping:
+class Stepping(NamedTuple):
     """What makes the steps."""
 
     optimizers: Mapping[str, Optimizer]
@@ -97,8 +93,7 @@ class Stepping:
     ema: Average | None
 
 
-@dataclass(frozen=True)
-class Evaluating:
+class Evaluating(NamedTuple):
     """What looks at the model."""
 
     evaluator: Evaluator
@@ -139,7 +134,7 @@ def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     """The model on its device, in train mode, with the weights that it begins with; of several processes all with the same."""
     model, device = as_module(options.model), place.placed.device
     objectives = objectives_for(options.loss, options.objective, data.feed.layout)
-    metrics = as_metrics(options.metrics)
+    metrics = _find_metrics(options.metrics)
     refused = {"ema": options.ema, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
     fp16 = {"precision": options.precision} if options.precision == "fp16" else {}
     check_shard(options.shard, options.optimizer, model, refused | fp16)
@@ -173,6 +168,8 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
     model, device, processes = prepared.model, place.placed.device, data.processes
     optimizers = optimizers_for(options.optimizer, list(prepared.objectives), model)
     if options.shard:
+        from instep.distributed.shard import require_sharded
+
         require_sharded(optimizers[""], in_shares=processes.are_sharded)
     modes = Modes(optimizers.values())
     unfreezing = Unfreezing(model, options.unfreeze_at, list(optimizers.values()))
@@ -365,6 +362,15 @@ def _train_loader(options: Options, place: Place, data: Data, splitting: Splitti
     )
     loader.may_stay_on_host = splitting.is_on and data.feed.transforms[1] is None  # which takes a batch as a whole
     return loader
+
+
+def _find_metrics(given: Any) -> Mapping[str, Metric]:
+    """What `metrics=` names; the metrics themselves are imported where some are asked for."""
+    if given is None:
+        return {}
+    from instep.loop.metrics.names import as_metrics
+
+    return as_metrics(given)
 
 
 def _load_init(model: nn.Module, options: Options) -> None:

@@ -4,6 +4,7 @@ Modules, objects of a user's classes, and lists with such things in them are ent
 parts of a checkpoint keep, and views of them, are left out.
 """
 
+import functools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,11 +19,6 @@ from instep.run.frozen_values import CONTAINERS, PLAIN, NotFrozen, TooLong, addr
 UNKNOWN = object()  # in place of the copy of a value that cannot be copied here
 
 _MOST = 200_000  # values; of a larger run the rest is not looked at
-_PARAMETER = [torch.zeros(1)]
-_OF_OPTIMIZERS = frozenset(
-    {*vars(torch.optim.SGD(_PARAMETER)), *vars(torch.optim.LBFGS(_PARAMETER))}
-    | {"step", "_opt_called", "_step_count"}  # torch's schedulers leave these
-)
 
 
 class AttributeWalk:
@@ -103,7 +99,15 @@ class OptimizerNames(Names):
     """The attributes of an optimizer, but for torch's own."""
 
     def items(self) -> dict[str, Any]:
-        return {name: value for name, value in self._held.items() if name not in _OF_OPTIMIZERS}
+        return {name: value for name, value in self._held.items() if name not in _names_of_optimizers()}
+
+
+@functools.cache
+def _names_of_optimizers() -> frozenset[str]:
+    """What torch keeps in its optimizers; asked for late, since torch loads its compiler with the first one that is made."""
+    parameter = [torch.zeros(1)]
+    of_schedulers = {"step", "_opt_called", "_step_count"}
+    return frozenset({*vars(torch.optim.SGD(parameter)), *vars(torch.optim.LBFGS(parameter)), *of_schedulers})
 
 
 class HiddenModuleNames(ModuleNames):

@@ -10,7 +10,7 @@ from torch import nn
 
 from instep import keys
 from instep.data.loading.loader import WorkerCount
-from instep.distributed.shard import Shard
+from instep.distributed.dtensors import Shard
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.objective import LossFunction
 from instep.loop.out_of_memory import OnOutOfMemory

@@ -17,8 +17,6 @@ from instep.checkpoint import read, restore_model
 from instep.data.feed import Feed
 from instep.data.inputs import inputs_of
 from instep.data.loading.loader import Loader
-from instep.data.preview.preview import look
-from instep.data.preview.summary import Preview
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, give_notice
@@ -28,7 +26,6 @@ from instep.loop.micro_batches import MicroBatches
 from instep.loop.monitor import Monitor, require_monitor
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
-from instep.loop.rehearsal import rehearse
 from instep.loop.stepper import Stepper
 from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
@@ -42,16 +39,15 @@ from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, plan_of
 from instep.run.entry import FolderEntry, checkpoints_in
 from instep.run.logbook import Logbook, Notices, Progress
-from instep.run.observed import add_range_test, keep_findings
 from instep.run.options import Options
 from instep.run.session import Session
 from instep.run.state import RunState
 from instep.run.training_state import ModelState
 from instep.schedules import drive
-from instep.schedules.retuned import retuned
 from instep.text import plural
 
 if TYPE_CHECKING:
+    from instep.data.preview.summary import Preview
     from instep.loop.graph.record import GraphRecord
 
 Show = Callable[[bool | None, Plan], Progress]
@@ -242,8 +238,10 @@ class Run:
         decode: Callable[[Any], str] | None = None,
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
-    ) -> Preview:
+    ) -> "Preview":
         """The data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
+        from instep.data.preview.preview import look  # a run that trains needs none of it
+
         with keys.fork_rng(self.device):
             return look(self.feed, batch_size=self.plan.batch_size, device=self.device, decode=decode, mean=mean, std=std)
 
@@ -346,6 +344,8 @@ class Run:
 
     def rehearse(self, start: int, *, samples: int | None = None) -> Generator[StepResult, None, None]:
         """Real updates from a step on that are counted nowhere; what they change is the caller's to put back."""
+        from instep.loop.rehearsal import rehearse
+
         if self.processes.are_sharded:
             raise DescriptionError("a run with shard= cannot be rehearsed; look for a learning rate without it.")
         if len(self.steppers) > 1:
@@ -399,13 +399,17 @@ class Run:
 
     def write_range_tests(self) -> None:
         tests, self._range_tests = self._range_tests, []
-        if self.folder is not None and self.world.is_first:
+        if tests and self.folder is not None and self.world.is_first:
+            from instep.run.observed import add_range_test
+
             for test in tests:
                 add_range_test(self.folder, test)
 
     def keep_findings(self, steps: int, findings: list[dict[str, Any]]) -> None:
         """Write what the doctor found to the folder."""
         if self.folder is not None and self.world.is_first and self.folder.is_dir():
+            from instep.run.observed import keep_findings
+
             keep_findings(self.folder, steps, findings)
 
     # --- The description
@@ -438,6 +442,8 @@ class Run:
 
     def set_lr(self, lr: float) -> None:
         """The learning rate, for a run that has not begun."""
+        from instep.schedules.retuned import retuned
+
         if self.state.step or self.state.is_running:
             raise DescriptionError(f"the run has begun (step {self.state.step}), so its learning rate cannot be set any more.")
         stepper, before = self.steppers[0], self._description

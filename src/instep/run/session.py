@@ -125,12 +125,15 @@ class Session:
     def finish_update(self, batch: Batch, results: Mapping[str, StepResult]) -> Update:
         """Count the update, log it, evaluate and save where that is due: at every yield the run is whole."""
         run, state = self._run, self._run.state
-        updates = {one.name: one.count(batch, results[one.name]) for one in self.due()}
-        update = updates[run.leader.name]
-        if len(run.steppers) > 1:
-            update = update._replace(by_objective=updates)
+        if len(run.steppers) == 1:
+            update = run.leader.count(batch, results[run.leader.name])
+            is_skipped = update.skipped
+        else:
+            updates = {one.name: one.count(batch, results[one.name]) for one in self.due()}
+            update = updates[run.leader.name]._replace(by_objective=updates)
+            is_skipped = all(one.skipped for one in updates.values())
         state.step += 1
-        if run.ema is not None and not all(one.skipped for one in updates.values()):
+        if run.ema is not None and not is_skipped:
             run.ema.update()
         epoch_ends = batch.index + 1 == state.steps_per_epoch
         evaluation_due = state.is_evaluation_due()

@@ -1,15 +1,15 @@
 """Written: which code is the user's own. What is installed, Instep and Python itself have versions, and are none of it."""
 
 import functools
+import os
 import sys
-import sysconfig
 from pathlib import Path
 from types import CodeType
 
 import instep
 
 _INSTALLED = ("site-packages", "dist-packages")
-_PYTHON = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_PYTHON = str(Path(os.__file__).parent)  # sysconfig would say it too, after reading how Python was built
 _INSTEP = str(Path(instep.__file__).parent)
 
 
@@ -34,4 +34,4 @@ def _is_own_file(file: str) -> bool:
     if file.startswith("<frozen"):
         return False
     parts = Path(file).parts
-    return not (any(word in parts for word in _INSTALLED) or file.startswith((*_PYTHON, _INSTEP)))
+    return not (any(word in parts for word in _INSTALLED) or file.startswith((_PYTHON, _INSTEP)))

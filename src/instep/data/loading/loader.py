@@ -6,7 +6,7 @@ batch k of epoch e costs what batch 0 costs, unless the data can only be read fr
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,9 +16,7 @@ from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.data.batching import Batching
 from instep.data.device import is_out_of_memory, said
 from instep.data.loading.failure import failed
-from instep.data.loading.streaming import Streaming
 from instep.data.loading.worker_count import Choice, Stopwatch, at_most
-from instep.data.loading.workers import Workers
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import InOrder, Shuffled
 from instep.data.sampling import sampler_for
@@ -28,6 +26,11 @@ from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout
 from instep.data.structure import map_columns
 from instep.errors import DescriptionError, OutOfMemory, give_notice
+
+# Imported by who needs them: most data is in memory, and loaded here.
+if TYPE_CHECKING:
+    from instep.data.loading.streaming import Streaming
+    from instep.data.loading.workers import Workers
 
 WorkerCount = int | Literal["auto"]
 
@@ -93,7 +96,9 @@ class Loader:
         self._workers: Workers | None = None
         self._streaming: Streaming | None = None
         if isinstance(source, Stream):
-            self._streaming = Streaming(
+            from instep.data.loading import streaming
+
+            self._streaming = streaming.Streaming(
                 source,
                 batch_size=batch_size,
                 seed=seed,
@@ -199,6 +204,8 @@ class Loader:
             assert not isinstance(self._source, Stream)
             if self._say is not None and self.choice is not None and self.choice.is_fewer:
                 self._say(str(self.choice))
+            from instep.data.loading.workers import Workers
+
             self._workers = Workers(
                 self._source,
                 self._batching,
@@ -223,7 +230,7 @@ class Loader:
         (self._say or _notice)(str(self.choice))
         yield from self._loaded(epoch, start)
 
-    def _streamed(self, streaming: Streaming, epoch: int, start: int) -> Iterator[Batch]:
+    def _streamed(self, streaming: "Streaming", epoch: int, start: int) -> Iterator[Batch]:
         for read in streaming.batches(epoch, start):
             first = read.index * streaming.batch_size
             begin, end = (0, read.samples) if self._share is None else self._share.part(read.index, read.samples)
@@ -274,7 +281,7 @@ class Loader:
                     raise failed(f"{where} cannot be transformed", error) from error
             yield batch._replace(data=data)
 
-    def _noted(self, batches: Iterator[Batch], streaming: Streaming) -> Iterator[Batch]:
+    def _noted(self, batches: Iterator[Batch], streaming: "Streaming") -> Iterator[Batch]:
         """Keeps the state that belongs to the batch that is given out: others may have been read ahead."""
         for batch in batches:
             self.state = streaming.states.get((batch.epoch, batch.index))
