@@ -19,8 +19,8 @@ from instep.run.folder import CHECKPOINTS
 CheckpointEvery = int | str | None
 
 AUTO = "auto"  # at the end of each epoch, and of those that come too soon only the last and the best ones
-# Writing a small checkpoint costs 10 to 50 ms, most of them for waiting until the disk has it: under 1 % of 10 s. And more than
-# 10 s, beside the epoch that it was in, nobody has to train again after a kill.
+# Writing a small checkpoint takes 10 to 45 ms, most of them for waiting until the disk has it: under half a percent of 10 s. And
+# more than 10 s, beside the epoch that it was in, nobody has to train again after a kill.
 HELD_BACK_S = 10.0
 
 
