@@ -1,4 +1,4 @@
-"""Instep's Trainer with what a run has by default: folder, history, progress, a checkpoint an epoch."""
+"""Instep's Trainer with what a run has by default: folder, history, progress, checkpoints."""
 
 from collections.abc import Callable
 

@@ -87,7 +87,8 @@ class Trainer:
         restore_best: end with the weights of the best evaluation, not with the last.
     Run folder:
         folder: where the run is written, and resumed from; None: nothing is written.
-        checkpoint_every: "epoch", "2 epochs", a number of updates, "10 minutes", or None for only the best and the last.
+        checkpoint_every: "auto" (each epoch, but on the disk at most every 10 s), "epoch", "2 epochs", a number of updates,
+            "10 minutes", or None for only the best and the last.
         keep: how many of the last checkpoints stay; the best stay as well. None: all.
         keep_best: how many checkpoints of the best evaluations stay, by the monitored value.
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
@@ -153,7 +154,7 @@ class Trainer:
         restore_best: bool = False,
         seed: int = 0,
         folder: str | Path | None = None,
-        checkpoint_every: int | str | None = "epoch",
+        checkpoint_every: int | str | None = "auto",
         keep: int | None = 3,
         keep_best: int = 1,
         allow_changes: Collection[str] = (),

@@ -34,7 +34,7 @@ def test_the_numbers_are_those_that_the_run_recorded(instep: Instep) -> None:
     samples = sum(map(sum, matrix))
     assert sum(matrix[i][i] for i in range(len(matrix))) / samples == best["valid/accuracy"]
     assert reported["macro"]["support"] == samples
-    for which, step in (("latest", 8), ("6", 6)):
+    for which, step in (("latest", 8), ("2", 2)):  # the first of all is written at once
         numbers = json.loads(instep("evaluate", str(run), "--which", which, "--json").out)
         assert (numbers["step"], numbers["valid/loss"]) == (step, recorded[step]["valid/loss"])
     text = instep("evaluate", str(run), "--which", "latest").out

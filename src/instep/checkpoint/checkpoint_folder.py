@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from instep.checkpoint import manifest
-from instep.checkpoint.durable import ASIDE, GONE, WRITING, discard, replace_file, sync_folder
+from instep.checkpoint.durable import ASIDE, GONE, WRITING, discard, replace_file
 from instep.checkpoint.manifest import MANIFEST, Manifest
 from instep.errors import CheckpointError
 
@@ -93,12 +93,11 @@ def best_step(folder: Path) -> int | None:
 
 
 def write_labels(folder: Path) -> None:
-    """Make LATEST and BEST say which checkpoints there are."""
+    """Make LATEST and BEST say which checkpoints there are. Not synced: nothing goes by them, and the next run mends them."""
     there, best = steps(folder), best_step(folder)
     for name, step in ((LATEST, there[-1] if there else None), (BEST, best)):
         if step is not None and _read_label(folder, name) != step:
-            replace_file(folder / name, f"{step_name(step)}\n".encode("ascii"))
-    sync_folder(folder)
+            replace_file(folder / name, f"{step_name(step)}\n".encode("ascii"), is_synced=False)
 
 
 def set_aside_later(folder: Path, newest: int) -> None:

@@ -32,7 +32,7 @@ def write_file(path: Path, chunks: Iterable[bytes | memoryview]) -> FileSummary:
 
 
 @contextmanager
-def write_beside(path: Path) -> Iterator[Path]:
+def write_beside(path: Path, *, is_synced: bool = True) -> Iterator[Path]:
     """A free name beside `path`, of the same ending, to write; then that file, synced, is `path`. After an error it is gone.
 
     `path` is the old file or the new one, never half of it. The folder is still to be synced.
@@ -40,16 +40,17 @@ def write_beside(path: Path) -> Iterator[Path]:
     beside = path.with_name(f"{WRITING}{secrets.token_hex(4)}-{path.name}")
     try:
         yield beside
-        with open(beside, "rb+") as file:
-            sync(file.fileno())
+        if is_synced:
+            with open(beside, "rb+") as file:
+                sync(file.fileno())
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """The file is the old one or the new one, never half of it. The folder is still to be synced."""
-    with write_beside(path) as beside:
+def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
+    """The file is the old one or the new one, never half of it; after a power cut only if synced. The folder still has to be."""
+    with write_beside(path, is_synced=is_synced) as beside:
         beside.write_bytes(content)
 
 

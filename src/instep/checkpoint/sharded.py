@@ -47,9 +47,12 @@ class SealedShards:
 class ShardWriter:
     """Writes the checkpoints of a run whose processes hold shares of its model; all of them call it, and wait for the disk."""
 
-    def __init__(self, folder: Path, *, keep: int | None, world: World) -> None:
+    is_holding = False
+
+    def __init__(self, folder: Path, *, keep: int | None, world: World, before: Callable[[], object] = lambda: None) -> None:
         self.folder = folder
         self._keep = keep
+        self._before = before
         self._world = world
         if world.is_first:
             prepare_folder(folder)
@@ -57,7 +60,12 @@ class ShardWriter:
     def save(self, checkpoint: Checkpoint) -> None:
         self.save_now(checkpoint)
 
+    def hold(self, checkpoint: Checkpoint) -> None:
+        """No process holds what the others may have lost: it is written."""
+        self.save_now(checkpoint)
+
     def save_now(self, checkpoint: Checkpoint) -> None:
+        self._before()
         write_shards(self.folder, seal_shards(checkpoint), keep=self._keep, world=self._world)
 
     def raise_pending(self) -> None:
@@ -65,6 +73,9 @@ class ShardWriter:
 
     def wait(self) -> None:
         """Nothing is written in the background."""
+
+    def flush(self) -> None:
+        """Nothing is held."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -261,12 +261,6 @@ def keep_books(
     require_whole("keep_best", options.keep_best, least=1)
     if options.keep_best > 1 and monitor is None:
         raise DescriptionError(f"keep_best={options.keep_best} needs evaluations; pass valid= and evaluate_every=.")
-    saver = Saver(
-        every=options.checkpoint_every,
-        keep=options.keep,
-        steps_per_epoch=plan.steps_per_epoch,
-        sharing=place.world if data.processes.are_sharded else None,
-    )
     logbook = Logbook(
         History(monitor=monitor.name, mode=monitor.mode) if monitor else History(),
         log_every=options.log_every,
@@ -275,6 +269,13 @@ def keep_books(
         notices=notices,
         momentum=lambda: next(one for one in stepping.steppers if one.every == 1).drive.momentum,
         memory_bytes=lambda: memory_bytes(place.placed.device),
+    )
+    saver = Saver(
+        every=options.checkpoint_every,
+        keep=options.keep,
+        steps_per_epoch=plan.steps_per_epoch,
+        sharing=place.world if data.processes.are_sharded else None,
+        before=logbook.sync,  # the rows that a checkpoint knows of
     )
     state = RunState(
         total_steps=plan.total_steps,

@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -31,6 +30,7 @@ from instep.optim.which_weights import choose_weights
 from instep.records import Plan, differences
 from instep.run.built import Built, describe_built
 from instep.run.fingerprint import Known, fingerprint
+from instep.run.git_commit import git_commit
 from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
 from instep.schedules import Schedule, sparkline
@@ -154,7 +154,7 @@ def as_json(description: Description, hyper_parameters: Mapping[str, Any], *, co
         "threads": torch.get_num_threads(),
         "machine": _machine(description.placed.device),
         "versions": {"python": sys.version.split()[0], "torch": torch.__version__, "numpy": np.__version__},
-        "git": _git_commit(),
+        "git": git_commit(Path.cwd()),
         "monitor": description.monitor,
         "monitor_mode": description.monitor_mode,
         "steps_per_epoch": description.steps_per_epoch,
@@ -388,11 +388,3 @@ def _machine(device: torch.device) -> str:
         return system
     name = getattr(getattr(torch, device.type, None), "get_device_name", None)
     return system if name is None else f"{system}, {name(device)}"
-
-
-def _git_commit() -> str | None:
-    try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=2, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

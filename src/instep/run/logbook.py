@@ -167,8 +167,6 @@ class Logbook:
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the open sums, and how many rows the history had. Nothing here depends on the clock."""
         self._window.read(self._since_evaluation, parts=self._parts_since_evaluation)
-        if self._file is not None:
-            self._file.sync()
         return {
             "window": self._window.state(),
             "since_evaluation": self._since_evaluation.state(),
@@ -177,6 +175,11 @@ class Logbook:
             "extra": dict(self._extra),
             "history_rows": len(self.history) - len(self._unwritten),
         }
+
+    def sync(self) -> None:
+        """See to it that the rows outlive a power cut. Waits for the disk; any thread may call it."""
+        if self._file is not None:
+            self._file.sync()
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
         """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off."""

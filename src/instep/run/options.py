@@ -57,7 +57,7 @@ class Options:
     restore_best: bool = False
     seed: int = 0
     folder: str | Path | None = field(default=None, metadata=_NO_SETTING)
-    checkpoint_every: int | str | None = field(default="epoch", metadata=_NO_SETTING)
+    checkpoint_every: int | str | None = field(default="auto", metadata=_NO_SETTING)
     keep: int | None = field(default=3, metadata=_NO_SETTING)
     keep_best: int = field(default=1, metadata=_NO_SETTING)
     allow_changes: Collection[str] = field(default=(), metadata=_NO_SETTING)

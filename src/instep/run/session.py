@@ -227,7 +227,7 @@ class Session:
     def _require_whole(self) -> None:
         """A run that was torn out of an update goes on from its last checkpoint, or not at all."""
         run = self._run
-        if not run.state.is_torn:
+        if not run.state.is_torn and not run.saver.is_behind:
             return
         if run.processes.are_several or not checkpoints_in(run.folder):
             raise UpdateError(
