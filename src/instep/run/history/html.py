@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from instep.run.history.record import NO_COLUMNS, History, Row
+from instep.run.history.lines import NO_COLUMNS, Row
+from instep.run.history.record import History
 
 SHOWN_EVALUATIONS = 12
 WIDTH, HEIGHT = 480, 120
