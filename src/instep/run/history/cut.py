@@ -93,7 +93,8 @@ def points(lines: Lines, name: str) -> Iterator[tuple[int, Any]]:
 
 def first_places(lines: Lines) -> dict[Names, int]:
     """Where each set of columns is first met among the rows of the log."""
-    cutter, found = Cutter(lines, lambda name: False), {}
+    cutter = Cutter(lines, lambda name: False)
+    found: dict[Names, int] = {}
     for start in range(0, len(lines), _TOGETHER):
         log, _ = split_places(lines, range(start, min(start + _TOGETHER, len(lines))))
         for piece in cutter.cut(log) if log else ():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instep.errors import DescriptionError
@@ -46,8 +45,8 @@ class History:
         self._others: dict[str, list[Row]] = {kind: [] for kind in OTHER_KINDS}
         self._ranked: list[tuple[float, int]] = []  # the evaluations that have the monitored value, the best one first
         self._ranked_by: tuple[str, str, int] = ("", "", 0)  # the monitor, its mode, and how many evaluations were looked at
-        for row in self._rows.others.values():
-            self._others[row["kind"]].append(row)
+        for other in self._rows.others.values():
+            self._others[other["kind"]].append(other)
         for row in () if isinstance(rows, Rows) else rows:
             self._append(dict(row))
 
@@ -136,7 +135,7 @@ class History:
                 row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
-        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": _known(asdict(logged.pace))})
+        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": _known(vars(logged.pace))})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
         """Append an evaluation, made `seconds` after this process began to train; returns its row.

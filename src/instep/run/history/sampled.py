@@ -42,8 +42,8 @@ def some_places(lines: Lines, most: int) -> Sequence[int]:
         yield places, ([row.get(name) for row in rows] for name in names)
 
     by_kind = _thin(others, most, lines, take), _thin(log, most, lines, cut)
-    kept = [place for place in others if lines.others[place]["kind"] != "evaluation"] + others[-(most // 12) :]
-    return sorted({0, len(lines) - 1, *kept}.union(*by_kind, *ends.values()))
+    cycles = (place for place in others if lines.others[place]["kind"] != "evaluation")
+    return sorted({0, len(lines) - 1, *cycles, *others[-(most // 12) :]}.union(*by_kind, *ends.values()))
 
 
 def _thin(places: Sequence[int], most: int, lines: Lines, columns: Callable[[Sequence[int]], Iterable[Columns]]) -> Iterable[int]:
