@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,7 +89,8 @@ def measure_history(folder: Path, lines: int) -> None:
     shutil.copytree(one, other)
     size_mb = (one / "history.jsonl").stat().st_size / 1e6
     bare = {name: run_apart([sys.executable, "-c", f"import {name}"]) for name in ("json", "torch")}
-    print(f"\nA history of {lines:,} lines, {size_mb:.0f} MB; beside the import of torch{'seconds':>12}{'MB':>8}")
+    print(f"\nA history of {lines:,} lines, {size_mb:.0f} MB; beside the import of torch")
+    print(f"{'seconds':>46}{'of the processor':>20}{'MB':>8}")
     for name, command, imported in (
         ("instep show", [*instep, "show", str(one)], "json"),
         ("instep runs (two such runs)", [*instep, "runs", str(folder / "runs")], "json"),
@@ -97,20 +99,24 @@ def measure_history(folder: Path, lines: int) -> None:
         ("instep serve: the page of a run", [*this, "--child", "serve", str(folder / "runs")], "torch"),
         ("resume, to the first update", [*this, "--child", "resume", str(one)], "torch"),
     ):
-        seconds, memory_mb = (taken - without for taken, without in zip(run_apart(command), bare[imported], strict=True))
-        verdict = "" if seconds <= MOST_S and memory_mb <= MOST_MB else f"  over the aim of {MOST_S:.0f} s and {MOST_MB:.0f} MB"
-        print(f"  {name:<52}{seconds:>8.2f}{memory_mb:>8.0f}{verdict}")
+        seconds, cpu_s, memory_mb = (taken - without for taken, without in zip(run_apart(command), bare[imported], strict=True))
+        verdict = (
+            ""
+            if min(seconds, cpu_s) <= MOST_S and memory_mb <= MOST_MB
+            else f"  over the aim of {MOST_S:.0f} s and {MOST_MB:.0f} MB"
+        )
+        print(f"  {name:<34}{seconds:>10.2f}{cpu_s:>20.2f}{memory_mb:>8.0f}{verdict}", flush=True)
 
 
-def run_apart(command: list[str]) -> tuple[float, float]:
-    """Seconds of a process from its start to its end, and the most memory it took, in MB."""
+def run_apart(command: list[str]) -> tuple[float, float, float]:
+    """A process from its start to its end: seconds by the clock and of the processor, and the most memory it took, in MB."""
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"{' '.join(command)} failed")
-    return time.perf_counter() - began, used.ru_maxrss / 1024
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def serve(folder: Path) -> None:
@@ -246,7 +252,7 @@ def cases(folder: Path, smaller: int) -> dict[str, tuple[Callable[[], tuple[Way,
         f"resumed after 1,000 and after {lines:,} lines": (lambda: (resumed(folder, 1_000), resumed(folder, lines)), 100),
         **{
             f"data of {few:,} and of 1,000,000,000 samples": (
-                lambda few=few: (ByTrainer(tiny(train=Places(few))), ByTrainer(tiny(train=Places(10**9)))),
+                partial(of_sizes, few, 10**9),
                 100,
             )
             for few in (10**3, 10**6)
@@ -254,12 +260,20 @@ def cases(folder: Path, smaller: int) -> dict[str, tuple[Callable[[], tuple[Way,
         f"10 and {kept:,} checkpoints, one every 50 updates": (lambda: (keeping(folder, 10), keeping(folder, kept)), 100),
         **{
             f"{tensors:,} parameter tensors, by hand and by the Trainer": (
-                lambda tensors=tensors: (ByHand(tensors), ByTrainer(tiny(tensors))),
+                partial(by_hand_and_trainer, tensors),
                 10_000 // tensors,
             )
             for tensors in (20, 1_000)
         },
     }
+
+
+def of_sizes(few: int, many: int) -> tuple[Way, Way]:
+    return ByTrainer(tiny(train=Places(few))), ByTrainer(tiny(train=Places(many)))
+
+
+def by_hand_and_trainer(tensors: int) -> tuple[Way, Way]:
+    return ByHand(tensors), ByTrainer(tiny(tensors))
 
 
 def early_and_late(folder: Path, updates: int) -> tuple[Way, Way]:
