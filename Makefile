@@ -47,6 +47,7 @@ bench: $(READY)
 	$(BIN)/torchrun --nproc-per-node 2 benchmarks/processes.py
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/growth.py
 
 # Instep beside other libraries, in an environment of its own: make bench-peers ARGS="--rounds 5 --write"
 PEERS := .venv-peers

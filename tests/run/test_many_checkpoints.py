@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from instep import Trainer
-from instep.checkpoint import checkpoint_folder, steps
+from instep.checkpoint import Checkpoint, Writer, checkpoint_folder, steps
 from tiny import X, Y, make
 
 opened: list[str] | None = None  # files and folders, while a test counts
@@ -58,3 +58,21 @@ def test_a_resumed_run_opens_no_more_with_twenty_than_with_three(tmp_path: Path,
             shutil.rmtree(checkpoint_folder.path_of(checkpoints, step))
     assert len(steps(many / "checkpoints")) == 20
     assert opened_by_a_resumed_run(many, valid) == opened_by_a_resumed_run(few, valid)
+
+
+def test_a_further_checkpoint_is_written_without_a_look_through_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoints"
+    with Writer(folder, background=False) as writer:
+        writer.save(Checkpoint(5, {}, {}, best=5))
+        with monkeypatch.context() as counting:
+            counting.setattr(checkpoint_folder, "steps", None)
+            writer.save(Checkpoint(6, {}, {}, best=5))
+        assert {name: (folder / name).read_text() for name in ("LATEST", "BEST")} == {
+            "LATEST": "step-00000006\n",
+            "BEST": "step-00000005\n",
+        }
+        writer.save(Checkpoint(4, {}, {}, best=None))  # somebody went back
+    assert steps(folder) == [4]
+    assert (folder / "LATEST").read_text() == "step-00000004\n"

@@ -33,7 +33,7 @@ def test_of_many_evaluations_some_stay(tmp_path: Path) -> None:
         "".join(json.dumps({"kind": "evaluation", "step": step, "epoch": 0, "valid/loss": 1.0}) + "\n" for step in range(5_000))
     )
     found = HistoryFile.read(path, about=400).rows
-    assert len(found) < 150
+    assert len(found) < 200
     assert (found[0]["step"], found[-1]["step"]) == (0, 4_999)
 
 

@@ -92,9 +92,13 @@ def best_step(folder: Path) -> int | None:
     return None
 
 
-def write_labels(folder: Path) -> None:
-    """Make LATEST and BEST say which checkpoints there are. Not synced: nothing goes by them, and the next run mends them."""
-    there, best = steps(folder), best_step(folder)
+def write_labels(folder: Path, newest: Manifest | None = None) -> None:
+    """Make LATEST and BEST say which checkpoints there are. Not synced: nothing goes by them, and the next run mends them.
+
+    Who knows the newest spares looking through a folder of many.
+    """
+    there = steps(folder) if newest is None else [newest.step]
+    best = best_step(folder) if newest is None else newest.best
     for name, step in ((LATEST, there[-1] if there else None), (BEST, best)):
         if step is not None and _read_label(folder, name) != step:
             replace_file(folder / name, f"{step_name(step)}\n".encode("ascii"), is_synced=False)
@@ -105,6 +109,8 @@ def set_aside_later(folder: Path, newest: int) -> None:
 
     Those are damaged, or of a stretch that somebody went back from. They stay to be looked at, as `passed-over-step-…`.
     """
+    if (latest := _read_label(folder, LATEST)) is not None and latest <= newest:
+        return  # the label was right when the writer began, and each checkpoint since then has renewed it
     for step in [step for step in steps(folder) if step > newest]:
         path = path_of(folder, step)
         target = folder / f"{PASSED_OVER}{step_name(step)}"

@@ -144,7 +144,8 @@ def _summarise(path: Path) -> FileSummary:
 def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, FileSummary], keep: int | None) -> None:
     """What rank 0 adds, and the rename after which the checkpoint is there."""
     state = write_file(beside / STATE_FILE, [sealed.state])
-    write_file(beside / MANIFEST, [Manifest(sealed.step, sealed.best, {**files, STATE_FILE: state}).render()])
+    manifest = Manifest(sealed.step, sealed.best, {**files, STATE_FILE: state})
+    write_file(beside / MANIFEST, [manifest.render()])
     sync_folder(beside)
     name = checkpoint_folder.step_name(sealed.step)
     replaced = put_in_place(beside, folder / name)
@@ -153,7 +154,7 @@ def _put(folder: Path, beside: Path, sealed: SealedShards, files: Mapping[str, F
         discard(replaced)
     checkpoint_folder.set_aside_later(folder, sealed.step)
     checkpoint_folder.delete_old(folder, keep, also=sealed.kept, dropped=sealed.dropped)
-    checkpoint_folder.write_labels(folder)
+    checkpoint_folder.write_labels(folder, manifest)
 
 
 def _guarded(do: Callable[[], object], name: str, folder: Path, size_bytes: int) -> None:

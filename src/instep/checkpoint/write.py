@@ -25,7 +25,7 @@ def write(folder: Path, checkpoint: Checkpoint | EncodedCheckpoint, *, keep: int
     beside = folder / f"{WRITING}{name}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         os.mkdir(beside)
-        _write_files(beside, encoded)
+        manifest = _write_files(beside, encoded)
         replaced = put_in_place(beside, folder / name)
         sync_folder(folder)
     except OSError as error:
@@ -38,7 +38,7 @@ def write(folder: Path, checkpoint: Checkpoint | EncodedCheckpoint, *, keep: int
             discard(replaced)
         checkpoint_folder.set_aside_later(folder, encoded.step)
         checkpoint_folder.delete_old(folder, keep, also=encoded.kept, dropped=encoded.dropped)
-        checkpoint_folder.write_labels(folder)
+        checkpoint_folder.write_labels(folder, manifest)
     except OSError as error:
         raise CheckpointError(f"checkpoint {name} is whole, but not what is beside it: {explain(error, folder, 0)}") from None
     return folder / name

@@ -13,7 +13,7 @@ from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.errors import CheckpointError
 from instep.report import diff, weights
-from instep.run.run_files import CHECKPOINTS, read_run
+from instep.run.run_files import CHECKPOINTS, read_ends, read_run
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DiffOptions:
 def run(arguments: Sequence[str]) -> int:
     """Print it; returns the exit code."""
     own = parse(DiffOptions, arguments, prog="instep diff")
-    first, second = read_run(own.first), read_run(own.second)
+    first, second = (read_run(path, read=read_ends) for path in (own.first, own.second))
     print(diff.render(first, second, _weights(own)))
     return 0
 

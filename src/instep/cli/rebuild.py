@@ -20,7 +20,7 @@ from instep.cli.train import TrainOptions
 from instep.errors import CheckpointError
 from instep.run.changes import data_differences
 from instep.run.description import as_setting
-from instep.run.run_files import CHECKPOINTS, RecordedRun, read_run, section
+from instep.run.run_files import CHECKPOINTS, RecordedRun, read_ends, read_run, section
 from instep.trainer import Trainer
 
 # Options that all these commands have.
@@ -50,7 +50,7 @@ class RebuiltRun:
 
 def rebuild(path: Path, which: str | None, file: str | None, weights: Literal["model", "ema"] | None) -> RebuiltRun:
     """Build what `instep train` built, and load the weights."""
-    run = read_run(path)
+    run = read_run(path, read=read_ends)
     step = find_step(path, which)
     found = _script(run, file)
     trainer = script.build_trainer(found, _hyper_parameters(run, found))

@@ -17,8 +17,8 @@ from instep.drawing.html import block, paragraph, pictures, table
 from instep.drawing.thinning import thinned
 from instep.report.run_status import RunStatus
 from instep.report.shortened import shorten
+from instep.run.history import History, Row
 from instep.run.history.charts import one_chart
-from instep.run.history.record import History, Row
 from instep.text import clean, number
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from instep.errors import DescriptionError
-from instep.run.run_files import RecordedRun, find_runs, read_run
+from instep.run.run_files import RecordedRun, find_runs, read_ends, read_run
 from instep.text import age, clean, columns, number, size
 
 HEAD = ("run", "state", "step", "of", "best", "age", "size")
@@ -16,7 +16,7 @@ def render(folder: str | Path = "runs", *, now_s: float | None = None) -> str:
     folder = Path(folder)
     if not folder.is_dir():
         raise DescriptionError(f"there is no folder {folder}; `instep train` makes runs/, or name another: instep runs FOLDER.")
-    found = [read_run(path) for path in find_runs(folder)]
+    found = [read_run(path, read=read_ends) for path in find_runs(folder)]
     if not found:
         return f"no runs in {clean(str(folder))}"
     lines = columns(HEAD, [_row(run, folder, time.time() if now_s is None else now_s) for run in found], left=TEXTS)

@@ -24,8 +24,8 @@ def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> 
     parts = [
         [_heading(run), *[f"note: {clean(problem)}" for problem in run.problems]],
         labelled(_description(run, now_s), width=width),
-        _curves(run.history, width),
-        _evaluations(run.history),
+        _curves(run, width),
+        _evaluations(run),
         _test(run.history),
         _cycles(run.history, width),
         checkpoints.lines(find_checkpoints(run.path), run.history, now_s),
@@ -78,8 +78,9 @@ def _why(run: RecordedRun) -> str:
     return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
-def _curves(history: History, width: int) -> list[str]:
+def _curves(run: RecordedRun, width: int) -> list[str]:
     """A line for each column: first and last value, and the curve between them."""
+    history = run.history
     names = shorten(history.names, history.monitor).names
     curves = {name: [math.nan if value is None else value for value in history.column(name)] for name in names}
     curves = {clean(name): values for name, values in curves.items() if name not in PLACES and len(values) > 1}
@@ -87,11 +88,16 @@ def _curves(history: History, width: int) -> list[str]:
         return []
     room = max(10, width - max(map(len, curves)) - 24)
     rows = [(name, number(values[0]), number(values[-1]), sparkline(values, room)) for name, values in curves.items()]
-    return columns(("curve", "first", "last", ""), rows, left=("curve", ""))
+    lines = columns(("curve", "first", "last", ""), rows, left=("curve", ""))
+    if run.left_out:
+        every = len(history.updates) + run.left_out
+        lines.append(f"drawn from {len(history.updates):,} of {every:,} lines, the extremes among them")
+    return lines
 
 
-def _evaluations(history: History) -> list[str]:
+def _evaluations(run: RecordedRun) -> list[str]:
     """The last ones, with the epoch and the step that the history has."""
+    history, every = run.history, len(run.history.evaluations) + run.left_out_evaluations
     shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
     if not shown:
         return ["no evaluations" if history.rows else "nothing was logged"]
@@ -108,8 +114,8 @@ def _evaluations(history: History) -> list[str]:
         for row in shown
     ]
     lines = columns(("epoch", "step", *map(clean, names), ""), rows, left=("",))
-    if len(shown) < len(history.evaluations):
-        lines.insert(0, f"the last {len(shown)} of {len(history.evaluations)} evaluations")
+    if len(shown) < every:
+        lines.insert(0, f"the last {len(shown)} of {every} evaluations")
     if left:
         lines.append(f"… {left:,} more columns in the history")
     if best is not None:

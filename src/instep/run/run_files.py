@@ -19,6 +19,7 @@ from instep.run.history import History, HistoryFile, Mode, ReadBack
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 BEST = "BEST"  # names the best checkpoint
+MOST_ROWS = 12_000  # of a history that are taken: of a longer one the extremes of each column, and evaluations
 _CHECKPOINT = re.compile(r"step-(\d{8,15})")
 
 
@@ -30,6 +31,8 @@ class RecordedRun:
     description: Mapping[str, Any]  # run.json; empty where there is none
     history: History
     problems: tuple[str, ...]  # what could not be read, in words
+    left_out: int = 0  # rows of the log that a long history has beside those that were taken
+    left_out_evaluations: int = 0
 
     @property
     def state(self) -> str:
@@ -94,7 +97,16 @@ def find_runs(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_run(path: Path, *, read: Callable[[Path], ReadBack] = HistoryFile.read) -> RecordedRun:
+def _read_some(path: Path) -> ReadBack:
+    return HistoryFile.read(path, about=MOST_ROWS)
+
+
+def read_ends(path: Path) -> ReadBack:
+    """For `read_run`, where no curve is drawn: the evaluations, and of the log no more than the first and the last row."""
+    return HistoryFile.read(path, about=0)
+
+
+def read_run(path: Path, *, read: Callable[[Path], ReadBack] = _read_some) -> RecordedRun:
     """Read what there is, the history by `read`; refuses only what is no run at all."""
     if not path.exists():
         raise DescriptionError(f"{path} does not exist; `instep runs` lists the runs there are.")
@@ -106,8 +118,15 @@ def read_run(path: Path, *, read: Callable[[Path], ReadBack] = HistoryFile.read)
     monitor = description.get("monitor")
     monitor = monitor if isinstance(monitor, str) else "valid/loss"
     mode: Mode = "max" if description.get("monitor_mode") == "max" else "min"
-    history, wrong_history = _read_history(path / HISTORY, monitor, mode, read)
-    return RecordedRun(path, description, history, tuple(filter(None, (wrong_description, wrong_history))))
+    found_history, wrong_history = _read_history(path / HISTORY, read)
+    return RecordedRun(
+        path,
+        description,
+        History(found_history.rows, monitor=monitor, mode=mode),
+        tuple(filter(None, (wrong_description, wrong_history))),
+        found_history.left_out,
+        found_history.left_out_evaluations,
+    )
 
 
 def read_description(path: Path) -> dict[str, Any] | None:
@@ -140,15 +159,14 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
         raise FolderError(f"{path / DESCRIPTION} cannot be written: {explain_write(error, path)}") from None
 
 
-def _read_history(path: Path, monitor: str, mode: Mode, read: Callable[[Path], ReadBack]) -> tuple[History, str | None]:
+def _read_history(path: Path, read: Callable[[Path], ReadBack]) -> tuple[ReadBack, str | None]:
     try:
         found = read(path)
     except FileNotFoundError:
-        return History(monitor=monitor, mode=mode), f"{path.name} is missing"
+        return ReadBack([], 0, None), f"{path.name} is missing"
     except OSError as error:
-        return History(monitor=monitor, mode=mode), f"{path.name} cannot be read: {error}"
-    problem = None if found.problem is None else f"{path.name}: {found.problem}"
-    return History(found.rows, monitor=monitor, mode=mode), problem
+        return ReadBack([], 0, None), f"{path.name} cannot be read: {error}"
+    return found, None if found.problem is None else f"{path.name}: {found.problem}"
 
 
 def section(description: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ def _run(run: RecordedRun, name: str, samples: Mapping[str, Any]) -> dict[str, A
         "numbers": _numbers(run),
         "best": None if best is None else {"step": best["step"], "name": history.monitor, "value": best[history.monitor]},
         "resumed": resumed_at(history.rows),
-        "evaluations": _evaluations(history),
+        "evaluations": _evaluations(run),
         "checkpoints": [
             {
                 "step": one.step,
@@ -106,8 +106,9 @@ def _is_number(name: str, value: Any) -> bool:
     return name not in (*NO_COLUMNS, "step", "epoch") and isinstance(value, int | float)
 
 
-def _evaluations(history: History) -> dict[str, Any]:
+def _evaluations(run: RecordedRun) -> dict[str, Any]:
     """The last ones as a table; the best is there in any case."""
+    history = run.history
     shown = list(history.evaluations[-MOST_EVALUATIONS:])
     best = history.best
     if best is not None and not any(row is best for row in shown):
@@ -117,7 +118,7 @@ def _evaluations(history: History) -> dict[str, Any]:
         "names": ["epoch", "step", *names],
         "rows": [[row["epoch"], row["step"], *(_json(row.get(name)) for name in names)] for row in shown],
         "best": next((place for place, row in enumerate(shown) if row is best), None),
-        "all": len(history.evaluations),
+        "all": len(history.evaluations) + run.left_out_evaluations,
     }
 
 
@@ -163,7 +164,9 @@ def _charts(runs: Sequence[RecordedRun], curves: Sequence[Sequence[Curve]], most
                     "evaluated": curve.is_evaluated,
                     "steps": [curve.steps[at] for at in kept],
                     "values": [_json(curve.values[at]) for at in kept],
-                    "left_out": len(curve.values) - len(kept),
+                    "left_out": len(curve.values)
+                    - len(kept)
+                    + (run.left_out_evaluations if curve.is_evaluated else run.left_out),
                 }
             )
     return [{"title": title, "curves": in_it, "lines": _lines(title, runs)} for title, in_it in found.items()]

@@ -1,51 +1,52 @@
 """Following a history that grows: what was read is kept, and only what is new is read."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from instep.run.history.jsonl import HistoryFile, ReadBack, parse_lines
-from instep.run.history.record import Row
+from instep.run.history.jsonl import HistoryFile, ReadBack
+from instep.run.history.lines import Lines, Row
 
 SEEN_BYTES = 256  # of what was read last: where they are not the same any more, the file was cut and written anew
 
 
 class FollowedHistory:
-    """The rows of one file, of a long one about `most` when it is first read; with twice as many, it is read anew."""
+    """The rows of one file, of a long one about `most` when it is first read; with as many again, it is read anew."""
 
     def __init__(self, path: Path, most: int) -> None:
         self.path = path
         self._most = most
-        self._rows: list[Row] = []
-        self._length_bytes = 0
+        self._known = ReadBack([], 0, None)
+        self._new: list[Row] = []  # that were appended since it was read
         self._seen = b""
 
     def read(self, path: Path | None = None) -> ReadBack:
         """All rows that are known by now; raises OSError as open does."""
-        new = self._read_new() if self._length_bytes and len(self._rows) < 2 * self._most else None
-        if new is None:
+        known = self._known
+        new = self._read_new() if known.length_bytes and len(self._new) < self._most else None
+        if new is None or (new.problem is not None and "torn" not in new.problem):  # which names a line of the whole file
             return self._read_anew()
-        if new.length_bytes:
-            self._rows += new.rows
-            self._length_bytes += new.length_bytes
+        self._new += map(new.row, range(len(new)))
+        self._known = replace(known, length_bytes=known.length_bytes + new.length_bytes)
+        if len(new):
             self._remember()
-        return ReadBack(list(self._rows), self._length_bytes, new.problem)
+        return replace(self._known, rows=[*known.rows, *self._new], problem=new.problem)
 
     def _read_anew(self) -> ReadBack:
-        found = HistoryFile.read(self.path, about=self._most)
-        self._rows = list(found.rows)
-        self._length_bytes = found.length_bytes
+        self._known, self._new = HistoryFile.read(self.path, about=self._most), []
         self._remember()
-        return found
+        return self._known
 
-    def _read_new(self) -> ReadBack | None:
+    def _read_new(self) -> Lines | None:
         """What follows; None where the file is not the one that was read."""
         with open(self.path, "rb") as file:
-            file.seek(self._length_bytes - len(self._seen))
+            file.seek(self._known.length_bytes - len(self._seen))
             if file.read(len(self._seen)) != self._seen:
                 return None
-            return parse_lines(file.read().splitlines(keepends=True))
+            return Lines(file.read())
 
     def _remember(self) -> None:
         with open(self.path, "rb") as file:
-            file.seek(max(0, self._length_bytes - SEEN_BYTES), os.SEEK_SET)
-            self._seen = file.read(min(SEEN_BYTES, self._length_bytes))
+            length_bytes = self._known.length_bytes
+            file.seek(max(0, length_bytes - SEEN_BYTES), os.SEEK_SET)
+            self._seen = file.read(min(SEEN_BYTES, length_bytes))

@@ -4,7 +4,8 @@ from typing import Any
 
 from instep.drawing.html import block, paragraph, pictures, table
 from instep.run.history.charts import charts
-from instep.run.history.record import NO_COLUMNS, History
+from instep.run.history.lines import NO_COLUMNS
+from instep.run.history.record import History
 
 SHOWN_EVALUATIONS = 12
 

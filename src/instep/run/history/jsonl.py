@@ -5,28 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError, explain_write
-from instep.run.history.record import NO_COLUMNS, Row
-from instep.run.history.sampled import some_lines
-
-_CHECKSUM = re.compile(rb'"crc": "([0-9a-f]{8})"}}\n')
-_CHECKSUM_BYTES = 20
+from instep.run.history.lines import Lines, Row
+from instep.run.history.rows import Rows
+from instep.run.history.sampled import some_places
 
 
 @dataclass(frozen=True)
 class ReadBack:
     """What `HistoryFile.read` found: the rows up to the first damage, and how many bytes they take."""
 
-    rows: list[Row]
+    rows: Sequence[Row]
     length_bytes: int
     problem: str | None  # the damage, in words
+    left_out: int = 0  # rows of the log that were not asked for
+    left_out_evaluations: int = 0  # and other rows
 
 
 class HistoryFile:
@@ -80,7 +79,7 @@ class HistoryFile:
         if self.path.exists():
             os.truncate(self.path, length_bytes)
 
-    def go_on_after(self, rows: int) -> list[Row]:
+    def go_on_after(self, rows: int) -> Sequence[Row]:
         """The first `rows` rows; what stands after them is cut off. Where one is damaged or missing, nothing is cut."""
         found = HistoryFile.read(self.path, most=rows) if rows and self.path.exists() else ReadBack([], 0, None)
         if len(found.rows) < rows:
@@ -105,29 +104,19 @@ class HistoryFile:
     def read(path: str | Path, *, most: int | None = None, about: int | None = None) -> ReadBack:
         """The rows of a file, or the first `most`. A torn last line, as a kill leaves it, is left out and said, as any damage.
 
-        With `about`, a longer file gives about so many rows: the extremes of the loss, and evaluations, evenly spread.
+        Lines of the log are parsed when somebody asks for them. With `about`, a longer file gives about so many rows: the
+        extremes of each column, and evaluations; with `about=0` all but those of the log, and the first and the last.
         """
-        content = Path(path).read_bytes()
-        lines = content.splitlines(keepends=True)
-        if about is None or len(lines) <= about:
-            return parse_lines(lines[:most], of=len(lines))
-        found = parse_lines(some_lines(lines, about))
-        return replace(found, length_bytes=content.rfind(b"\n") + 1)
+        lines = Lines(Path(path).read_bytes(), most=most)
+        return ReadBack(Rows(lines), lines.length_bytes, lines.problem) if about is None else read_some(lines, about)
 
 
-def parse_lines(lines: Sequence[bytes], *, of: int | None = None) -> ReadBack:
-    """The rows of these lines, the first of so many, up to the first that is none."""
-    rows: list[Row] = []
-    length_bytes, of = 0, len(lines) if of is None else of
-    for number, line in enumerate(lines, start=1):
-        row = _row(line)
-        if row is None:
-            torn = number == of and not line.endswith(b"\n")
-            problem = "the last line is torn and left out" if torn else f"line {number} of {of} is damaged; read up to it"
-            return ReadBack(rows, length_bytes, problem)
-        rows.append(row)
-        length_bytes += len(line)
-    return ReadBack(rows, length_bytes, None)
+def read_some(lines: Lines, about: int) -> ReadBack:
+    """About so many of the rows of these lines."""
+    places = some_places(lines, about)
+    others = sum(place in lines.others for place in places)
+    left_out = len(lines) - len(lines.others) - (len(places) - others), len(lines.others) - others
+    return ReadBack([lines.row(place) for place in places], lines.length_bytes, lines.problem, *left_out)
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
@@ -138,48 +127,9 @@ def _line(row: Mapping[str, Any]) -> bytes:
     return f'{start}"crc": "{zlib.crc32(start.encode()):08x}"}}}}\n'.encode()
 
 
-def _row(line: bytes) -> Row | None:
-    """A row as it was; None where its line is not as it was written."""
-    if not line.endswith(b"\n"):
-        return None
-    checked = _CHECKSUM.fullmatch(line, len(line) - _CHECKSUM_BYTES)
-    if checked is not None and int(checked[1], 16) != zlib.crc32(line[:-_CHECKSUM_BYTES]):
-        return None
-    try:
-        row = json.loads(line, object_hook=_untag)
-    except (ValueError, TypeError):
-        return None
-    if not isinstance(row, dict):
-        return None
-    clock = row.get("clock")
-    if checked is not None and isinstance(clock, dict) and clock.pop("crc", None) and not clock:
-        del row["clock"]
-    return row if _is_whole(row) else None
-
-
-def _is_whole(row: Row) -> bool:
-    """Whether a row says where it stands, and nothing but numbers, and the reason of a cycle: who reads it need not ask again."""
-    is_cycle, clock = row.get("kind") == "cycle", row.get("clock", {})
-    numbers = (value for name, value in row.items() if name not in (*NO_COLUMNS, *(("reason",) if is_cycle else ())))
-    return (
-        row.get("kind") in ("update", "evaluation", "test", "log", "cycle")
-        and (not is_cycle or (isinstance(row.get("reason"), str) and row.keys() >= {"cycle", "start", "stop", "max_lr"}))
-        and isinstance(row.get("step"), int)
-        and isinstance(row.get("epoch"), int)
-        and isinstance(clock, dict)
-        and all(value is None or isinstance(value, int | float) for value in clock.values())
-        and isinstance(row.get("tables", {}), dict)
-        and all(value is None or isinstance(value, int | float) for value in numbers)
-    )
-
-
 def _tag(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": str(float(value))}
     if isinstance(value, Mapping):
         return {name: _tag(item) for name, item in value.items()}
     return value
-
-
-def _untag(found: dict[str, Any]) -> Any:
-    return float(found["$float"]) if found.keys() == {"$float"} else found

@@ -6,13 +6,14 @@ How rows are kept on disk is in `jsonl`; text for the terminal is made in `repor
 
 from __future__ import annotations
 
-import heapq
 import math
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from instep.errors import DescriptionError
+from instep.run.history.lines import OTHER_KINDS, Row
+from instep.run.history.rows import Rows, Updates
 from instep.text import plural
 
 if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history without it
@@ -21,12 +22,10 @@ if TYPE_CHECKING:  # the records import torch, and `instep show` reads a history
 
     from instep.records import Evaluation, Logged
 
-Row = dict[str, Any]
 Mode = Literal["min", "max"]
 OWN_COLUMNS = frozenset(
     {"kind", "step", "epoch", "loss", "lr", "momentum", "grad_norm", "clipped", "penalty", "skipped", "tables", "clock"}
 )
-NO_COLUMNS = frozenset({"kind", "tables", "clock"})  # of a row: what is not a number over the steps
 
 
 class History:
@@ -46,12 +45,13 @@ class History:
             raise DescriptionError(f'mode={mode!r} is not known; use "min" or "max".')
         self.monitor = monitor
         self.mode = mode
-        self._rows: list[Row] = []
-        self._updates: list[Row] = []
-        self._evaluations: list[Row] = []
-        self._cycles: list[Row] = []
-        self._tests: list[Row] = []
-        for row in rows:
+        self._rows = rows.copy() if isinstance(rows, Rows) else Rows()
+        self._others: dict[str, list[Row]] = {kind: [] for kind in OTHER_KINDS}
+        self._ranked: list[tuple[float, int]] = []  # the evaluations that have the monitored value, the best one first
+        self._ranked_by: tuple[str, str, int] = ("", "", 0)  # the monitor, its mode, and how many evaluations were looked at
+        for other in self._rows.others.values():
+            self._others[other["kind"]].append(other)
+        for row in () if isinstance(rows, Rows) else rows:
             self._append(dict(row))
 
     @property
@@ -62,22 +62,23 @@ class History:
     @property
     def updates(self) -> Sequence[Row]:
         """The lines of the log, each the mean over the updates since the line before."""
-        return self._updates
+        return Updates(self._rows)
 
     @property
     def evaluations(self) -> Sequence[Row]:
         """One row an evaluation."""
-        return self._evaluations
+        return self._others["evaluation"]
 
     @property
     def cycles(self) -> Sequence[Row]:
         """One row a cycle of `fit_cycles`: what was chosen for it and, once it is over, what it brought."""
-        return list({row["cycle"]: row for row in self._cycles}.values())
+        return list({row["cycle"]: row for row in self._others["cycle"]}.values())
 
     @property
     def test(self) -> Row | None:
         """The numbers of the test data, at the end of the run; None where it has none, or has not ended."""
-        return self._tests[-1] if self._tests else None
+        tests = self._others["test"]
+        return tests[-1] if tests else None
 
     @property
     def best(self) -> Row | None:
@@ -86,21 +87,33 @@ class History:
 
     def best_rows(self, count: int) -> list[Row]:
         """The best evaluations, the best one first; of two that are as good, the earlier one is better."""
-        rated = [row for row in self._evaluations if (value := row.get(self.monitor)) is not None and not math.isnan(value)]
+        self._rank_new()
+        return [self._others["evaluation"][place] for _, place in self._ranked[:count]]
+
+    def _rank_new(self) -> None:
+        """Sort in the evaluations that were added, not all of them: a run asks at each."""
+        evaluations, known = self._others["evaluation"], self._ranked_by
+        if known[:2] != (self.monitor, self.mode):
+            self._ranked, known = [], ("", "", 0)
         sign = 1 if self.mode == "min" else -1
-        return heapq.nsmallest(count, rated, key=lambda row: sign * float(row[self.monitor]))
+        rated = [(row.get(self.monitor), place) for place, row in enumerate(evaluations[known[2] :], start=known[2])]
+        new = [(sign * float(value), place) for value, place in rated if value is not None and not math.isnan(value)]
+        if len(new) == 1:
+            insort(self._ranked, new[0])
+        elif new:
+            self._ranked = sorted([*self._ranked, *new])
+        self._ranked_by = (self.monitor, self.mode, len(evaluations))
 
     @property
     def last(self) -> Row | None:
         """The last evaluation; where there is none, the last line of the log."""
-        rows = self._evaluations or self._updates
+        rows = self.evaluations or self.updates
         return rows[-1] if rows else None
 
     @property
     def names(self) -> list[str]:
         """The columns, as they first appear. Those of cycles are none: see `cycles`."""
-        rows = (row for row in self._rows if row.get("kind") != "cycle")
-        return [name for name in dict.fromkeys(name for row in rows for name in row) if name not in NO_COLUMNS]
+        return self._rows.names()
 
     def column(self, name: str) -> list[Any]:
         """The values of one column, from the rows that have it."""
@@ -108,7 +121,7 @@ class History:
 
     def curve(self, name: str) -> list[tuple[int, Any]]:
         """One column as (step, value) pairs."""
-        points = [(row["step"], row[name]) for row in self._rows if name in row and row.get("kind") != "cycle"]
+        points = list(self._rows.points(name))
         if not points:
             raise DescriptionError(f"the history has no column {name!r}; it has: {', '.join(self.names) or 'nothing yet'}.")
         return points
@@ -126,7 +139,7 @@ class History:
                 row[name] = value
         if logged.skipped:
             row["skipped"] = logged.skipped
-        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": _known(asdict(logged.pace))})
+        return self._append({**row, **logged.parts, **free_names(logged.extra), "clock": _known(vars(logged.pace))})
 
     def add_evaluation(self, evaluation: Evaluation, *, seconds: float) -> Row:
         """Append an evaluation, made `seconds` after this process began to train; returns its row.
@@ -155,8 +168,8 @@ class History:
 
     def _append(self, row: Row) -> Row:
         self._rows.append(row)
-        kinds = {"evaluation": self._evaluations, "cycle": self._cycles, "test": self._tests}
-        kinds.get(str(row.get("kind")), self._updates).append(row)
+        if (kind := row.get("kind")) in OTHER_KINDS:
+            self._others[kind].append(row)
         return row
 
     def __len__(self) -> int:
@@ -165,8 +178,8 @@ class History:
     def __repr__(self) -> str:
         if not self._rows:
             return "History(nothing yet)"
-        parts = [plural(self._rows[-1]["step"], "step"), plural(len(self._evaluations), "evaluation")]
-        best, loss = self.best, self._updates[-1].get("loss") if self._updates else None
+        parts = [plural(self._rows[-1]["step"], "step"), plural(len(self.evaluations), "evaluation")]
+        best, loss = self.best, self.updates[-1].get("loss") if self.updates else None
         if best is not None:
             parts.append(f"best {self.monitor} {best[self.monitor]:.4g} at step {best['step']}")
         elif loss is not None:
