@@ -1,6 +1,6 @@
 """`instep show RUN`: one run as text."""
 
-import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ import tyro
 
 from instep.cli.options import parse
 from instep.report.show import render
+from instep.text import paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -23,5 +24,6 @@ class ShowOptions:
 def run(arguments: Sequence[str]) -> int:
     """Print it; returns the exit code."""
     asked = parse(ShowOptions, arguments, prog="instep show")
-    print(render(asked.run, width=min(shutil.get_terminal_size().columns, 120)))
+    room = terminal_width(sys.stdout)
+    print(render(asked.run, width=room or 80, table_width=room, paint=paint_for(sys.stdout)))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instep.text import clean, columns, labelled, wrapped
+from instep.text import Paint, clean, columns, labelled, plain, wrapped
 
 if TYPE_CHECKING:
     from instep.records import Plan
@@ -12,18 +12,23 @@ if TYPE_CHECKING:
 INDENT = "  "
 
 
-def render(plan: Plan, *, width: int = 80) -> str:
-    """The title, the rows under each other, the table of modules, then the notes; plain text."""
-    rows = [INDENT + line for line in labelled(plan.rows, width=width - len(INDENT))]
-    return "\n".join([clean(plan.title), *rows, *_modules(plan), *_notes(plan, width)])
+def render(plan: Plan, *, width: int = 80, table_width: int | None = None, paint: Paint = plain) -> str:
+    """The title, the rows under each other, the table of modules, then the notes.
+
+    Long names in the table are kept, unless `table_width` says how much room there is.
+    """
+    rows = [INDENT + line for line in labelled(plan.rows, width=width - len(INDENT), paint=paint)]
+    return "\n".join([paint(clean(plan.title), "bold"), *rows, *_modules(plan, table_width, paint), *_notes(plan, width)])
 
 
-def _modules(plan: Plan) -> list[str]:
+def _modules(plan: Plan, width: int | None, paint: Paint) -> list[str]:
     """The table of the model, where there is more than its head."""
     if len(plan.modules) < 2:
         return []
     head, *rows = [[clean(cell) for cell in row] for row in plan.modules]
-    return ["", *(INDENT + line for line in columns(head, rows, left=("module", "type", "weight")))]
+    room = None if width is None else width - len(INDENT)
+    lines = columns(head, rows, left=("module", "type", "weight"), width=room, paint=paint)
+    return ["", *(INDENT + line for line in lines)]
 
 
 def _notes(plan: Plan, width: int) -> list[str]:
