@@ -53,6 +53,6 @@ def run(arguments: Sequence[str]) -> int:
             "hyper_parameters": found.run.description.get("hyper_parameters"),
         }
         write_exported(output, program, {"instep.json": json.dumps(said)})
-    said = f"wrote {output}: {found}; run it with torch.export.load({str(output)!r}).module()(inputs)"
-    print(fold_for(sys.stdout, said))
+    words = f"wrote {output}: {found}; run it with torch.export.load({str(output)!r}).module()(inputs)"
+    print(fold_for(sys.stdout, words))
     return 0
