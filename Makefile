@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
 SEED ?= any
 MINUTES ?=
 
-.PHONY: setup demo test test-slow lint format bench bench-peers clean
+.PHONY: setup demo test test-slow lint format bench bench-peers pictures clean
 
 setup: $(READY)
 
@@ -42,12 +42,17 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/order.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python -m benchmarks.observe
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/one_cycle.py
 	$(BIN)/torchrun --nproc-per-node 2 benchmarks/processes.py
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/growth.py
+
+# The pictures of the README, from real runs; needs Chromium
+pictures: $(READY)
+	$(BIN)/python tools/pictures.py
 
 # Instep beside other libraries, in an environment of its own: make bench-peers ARGS="--rounds 5 --write"
 PEERS := .venv-peers

@@ -79,3 +79,28 @@ def test_links_lead_somewhere(page: Path) -> None:
     prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
         assert (page.parent / link).exists(), link
+
+
+PICTURES = sorted((ROOT / "docs" / "pictures").iterdir())
+
+
+def test_the_pictures_are_there_and_small() -> None:
+    shown = re.findall(r"(?:\]\(|src(?:set)?=\")(docs/pictures/[\w.-]+)", PAGES[0].read_text(encoding="utf-8"))
+    assert sorted(ROOT / name for name in shown) == PICTURES  # `make pictures` makes them
+    sizes = [path.stat().st_size for path in PICTURES]
+    assert max(sizes) < 150_000
+    assert sum(sizes) < 400_000
+
+
+def test_every_picture_says_what_it_shows() -> None:
+    text = PAGES[0].read_text(encoding="utf-8")
+    texts = re.findall(r"!\[(.*?)\]\(docs/pictures", text) + re.findall(r'<img alt="(.*?)"', text)
+    assert len(texts) == 3
+    assert all(len(one) > 40 for one in texts)
+
+
+@pytest.mark.parametrize("path", [path for path in PICTURES if path.suffix == ".svg"], ids=lambda path: path.name)
+def test_a_picture_tells_nothing_of_the_machine_that_made_it(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert not re.findall(r"https?:|(?<![\w.<])/[a-z]\w*/|[A-Z]:\\\\|\d{4}-\d\d-\d\d", text)
+    assert not re.findall(r"@import|@font-face|<script|url\((?!#)", text)  # nor asks for anything

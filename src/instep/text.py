@@ -1,13 +1,64 @@
 """Text for people: numbers, lists of names, tables and curves, as they stand in messages, on terminals and in files."""
 
 import math
+import os
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import TextIO
 
 GAP = "  "
 BARS = "▁▂▃▄▅▆▇█"
 BROKEN = "×"  # an inf or a nan is somewhere in here
+LEAST, NAME = 8, 20  # columns that a text keeps in a table that is too wide, and its first text before other columns go
+PROSE = 120  # columns, beyond which a paragraph is hard to read
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+PLAIN = "\x1b[0m"
+
+Paint = Callable[[str, str], str]  # gives the text in a style
+
+
+def plain(text: str, style: str) -> str:
+    """The text as it is: the `Paint` where there are no colours."""
+    return text
+
+
+def coloured(text: str, style: str) -> str:
+    """The text in a style like "bold" or "bold cyan", by the codes of a terminal."""
+    codes = ";".join(CODES[name] for name in style.split())
+    return f"\x1b[{codes}m{text}{PLAIN}" if text and codes else text
+
+
+def paint_for(stream: TextIO | None) -> Paint:
+    """How to paint what goes there."""
+    return coloured if wants_colour(stream) else plain
+
+
+def wants_colour(stream: TextIO | None) -> bool:
+    """Whether colours are welcome there. NO_COLOR declines them everywhere, then FORCE_COLOR and CLICOLOR_FORCE ask for them.
+
+    Without these, a terminal has them that is not dumb, unless CLICOLOR is 0.
+    """
+    said = os.environ.get
+    if stream is None or said("NO_COLOR"):
+        return False
+    forced = said("FORCE_COLOR") or said("CLICOLOR_FORCE")
+    if forced:
+        return forced != "0"
+    return stream.isatty() and said("TERM") not in ("dumb", "unknown") and said("CLICOLOR") != "0"
+
+
+def terminal_width(stream: TextIO | None) -> int | None:
+    """How many columns the terminal there has, or as many as COLUMNS says; None for a file, whose lines have any length."""
+    if stream is None or not stream.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError, AttributeError):  # it only looks like a terminal
+        return 80
 
 
 def number(value: float | None) -> str:
@@ -75,20 +126,98 @@ def clean(text: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()
 
 
-def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: Sequence[str] = ()) -> list[str]:
-    """A table as lines. Columns stand to the right, as numbers do, but for those named in `left`."""
+def columns(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Sequence[str] = (),
+    width: int | None = None,
+    optional: Sequence[str] = (),
+    paint: Paint = plain,
+    styles: Mapping[str, Callable[[str], str]] = {},
+) -> list[str]:
+    """A table as lines, at most `width` columns wide where that can be: those named in `optional` go, then texts are shortened.
+
+    Columns stand to the right, as numbers do, but for those named in `left`, which hold the texts. The head is dim; `styles`
+    says by the name of a column how a cell of it is painted.
+    """
     from rich.cells import cell_len  # knows signs that are two columns wide
 
-    table = [head, *rows]
+    table = [list(head), *map(list, rows)]
     widths = [max(cell_len(row[column]) for row in table) for column in range(len(head))]
+    if width is not None:
+        for name in optional:
+            given_way = [min(taken, NAME) if one in left[:1] else taken for one, taken in zip(head, widths, strict=True)]
+            if sum(given_way) + len(GAP) * (len(widths) - 1) > width:
+                place = table[0].index(name)
+                head, widths = (*head[:place], *head[place + 1 :]), widths[:place] + widths[place + 1 :]
+                table = [row[:place] + row[place + 1 :] for row in table]
+        narrow = _narrowed(widths, [index for index, name in enumerate(head) if name in left], width)
+        table = [[shorten_middle(text, most) for text, most in zip(row, narrow, strict=True)] for row in table]
+        widths = narrow
     pads = [_to_left if name in left else _to_right for name in head]
-    return [
-        GAP.join(pad(text, width, cell_len(text)) for pad, text, width in zip(pads, row, widths, strict=True)).rstrip()
-        for row in table
-    ]
+    lines = [[pad(text, most, cell_len(text)) for pad, text, most in zip(pads, row, widths, strict=True)] for row in table]
+    told = [paint(GAP.join(lines[0]).rstrip(), "dim")]
+    for cells, texts in zip(lines[1:], table[1:], strict=True):
+        cells[-1] = cells[-1].rstrip()
+        looks = [styles[name](text) if name in styles else "" for name, text in zip(head, texts, strict=True)]
+        told.append(GAP.join(paint(cell, look) if look else cell for cell, look in zip(cells, looks, strict=True)).rstrip())
+    return told
 
 
-def labelled(rows: Iterable[tuple[str, str]], *, width: int) -> list[str]:
+def _narrowed(widths: Sequence[int], texts: Sequence[int], width: int) -> list[int]:
+    """The widths with the widest of the texts made narrower, until all fit or none can give more."""
+    found = list(widths)
+    over = sum(found) + len(GAP) * (len(found) - 1) - width
+    while over > 0 and texts and found[widest := max(texts, key=found.__getitem__)] > LEAST:
+        found[widest] -= 1
+        over -= 1
+    return found
+
+
+def shorten_middle(text: str, most: int) -> str:
+    """The text in at most so many columns of a terminal: what is left out of its middle is a …; names differ at their ends.
+
+    >>> shorten_middle("sweep/lr-0.001/seed-3", 15)
+    'sweep/l…/seed-3'
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    tail = text[len(text) - end :] if end else ""
+    while cell_len(tail) > end:
+        tail = tail[1:]
+    return f"{set_cell_size(text, most - 1 - cell_len(tail)).rstrip()}…{tail}"
+
+
+def fold(text: str, width: int) -> str:
+    """The text with its long lines broken at words; each goes on under the last column that two spaces begin.
+
+    >>> print(fold("  --json FILE  write the findings there", 36))
+      --json FILE  write the findings
+                   there
+    """
+    return "\n".join(part for line in text.split("\n") for part in _folded(line, width))
+
+
+def fold_for(stream: TextIO | None, text: str) -> str:
+    """The text folded to the terminal that it goes to; as it is where there is none."""
+    width = terminal_width(stream)
+    return text if width is None else fold(text, min(width, PROSE))
+
+
+def _folded(line: str, width: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    start = line.rfind(GAP) + len(GAP) if GAP in line else 0
+    indent = start if start < width - NAME else len(line) - len(line.lstrip())
+    folded = textwrap.wrap(line[indent:], max(LEAST, width - indent), break_long_words=False, break_on_hyphens=False)
+    return [line[:indent] + folded[0], *(" " * indent + part for part in folded[1:])] if folded else [line]
+
+
+def labelled(rows: Iterable[tuple[str, str]], *, width: int, paint: Paint = plain) -> list[str]:
     """Lines of `label  text`, with the texts under each other; a long one goes on under itself."""
     from rich.cells import cell_len
 
@@ -96,8 +225,8 @@ def labelled(rows: Iterable[tuple[str, str]], *, width: int) -> list[str]:
     indent = max((cell_len(label) for label, _ in rows), default=0) + len(GAP)
     lines: list[str] = []
     for label, text in rows:
-        first, *others = wrapped(text, max(20, width - indent)) or [""]
-        lines.append((_to_left(label, indent, cell_len(label)) + first).rstrip())
+        first, *others = textwrap.wrap(text, max(NAME, width - indent), break_on_hyphens=False) or [""]
+        lines.append((paint(_to_left(label, indent, cell_len(label)), "dim") + first).rstrip())
         lines += [" " * indent + other for other in others]
     return lines
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from instep.cli import border
-from instep.cli.border import WrongUse, own_traceback, run_guarded, say, wants_colour
+from instep.cli.border import WrongUse, own_traceback, run_guarded, say
 from instep.errors import DescriptionError, InstepError, Interrupted, NonFiniteLoss, Notice
 
 NOTHING_KEPT = "without folder= nothing is kept, so a new start begins at the first update."
@@ -130,9 +130,3 @@ def test_red_in_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stderr", terminal)
     say("wrong.", border.RED)
     assert terminal.text == "\x1b[31minstep: wrong.\x1b[0m\n"
-    assert wants_colour(sys.stderr)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not wants_colour(sys.stderr)
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert not wants_colour(sys.stderr)

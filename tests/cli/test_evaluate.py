@@ -155,7 +155,7 @@ def test_test_data_is_evaluated_at_the_end_and_where_one_asks(instep: Instep) ->
     said = instep("train", "my.py", "--folder", "runs/my", "--no-progress", "--json")
     numbers = json.loads(said.out)["test"]
     assert list(numbers) == ["step", "epoch", "test/loss", "test/accuracy"]
-    assert f"; test/loss {numbers['test/loss']:#.4g}, test/accuracy" in said.err
+    assert f"  test     test/loss {numbers['test/loss']:#.4g}, test/accuracy" in said.err
     shown = instep("show", "runs/my").out
     assert f"test: test/loss {numbers['test/loss']:#.4g}, test/accuracy" in shown
     again = instep("evaluate", "runs/my", "--test", "--which", "latest", "--json")

@@ -17,8 +17,7 @@ import torch
 from cli.said import BUILD, Instep
 from instep import keys
 from instep.cli.border import WrongUse
-from instep.cli.train import closing_line, split_arguments
-from instep.run.history import History
+from instep.cli.train import split_arguments
 from instep.run.lock import Lock
 
 
@@ -47,9 +46,11 @@ def test_a_file_is_trained_into_runs_under_its_name(instep: Instep) -> None:
     assert said.code == 0
     assert "model      Sequential, 27 parameters" in said.out
     assert "epoch 3/3  step 6/6" in said.err
-    last, report = said.out.splitlines()[-2:]
-    assert report == "report: instep report runs/my"
-    assert re.match(r"runs/my: train/loss [\d.]+, valid/loss [\d.]+, valid/accuracy [\d.]+ after 6 updates in 0:00", last)
+    lines = said.out.splitlines()
+    assert lines[-1].startswith("  instep report runs/my")
+    assert "finished: 3 epochs, 6 updates in 0:00" in lines
+    assert re.search(r"\n  last     train/loss [\d.]+, valid/loss [\d.]+, valid/accuracy [\d.]+\n", said.out)
+    assert instep("report", "runs/my").code == 0
     assert described("runs/my")["hyper_parameters"] == {"lr": 0.05, "epochs": 3, "deep": True, "seed": 0}
     assert state("runs/my") == "finished"
 
@@ -98,7 +99,9 @@ def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
     assert instep("train", "my.py").code == 0
     again = instep("train", "my.py")
     assert again.code == 0
-    assert "This run was finished already. --new trains again in a new folder" in again.out
+    assert "runs/my is finished (4 updates): nothing is left to train" in again.err
+    assert again.out.count("--new trains again in a new folder, --fresh in this one") == 1
+    assert "This run was finished already. --new trains again" in instep("train", "my.py", "--no-progress").out
     other = instep("train", "my.py", "--lr", "0.2")
     assert other.code == 2
     assert "runs/my holds a run with another description (before -> now):" in other.err
@@ -128,9 +131,7 @@ def test_new_trains_in_the_next_free_folder(instep: Instep) -> None:
     assert json.loads(instep("train", "my.py", "--json", "--new", "--folder", "mine").out)["folder"] == "mine"
     assert sorted(path.name for path in Path("runs").iterdir()) == ["my", "my-2", "my-3"]
     assert before == Path("runs/my/history.jsonl").read_bytes()
-    assert instep("train", "my.py").out.endswith(
-        "already. --new trains again in a new folder, --fresh in this one, after moving the old run aside.\n"
-    )
+    assert instep("train", "my.py").out.splitlines()[-1].startswith("  instep report runs/my ")
 
 
 @pytest.mark.usefixtures("build_file")
@@ -209,7 +210,7 @@ def test_a_dry_run_writes_nothing(instep: Instep) -> None:
 def test_progress_can_be_switched_off(instep: Instep) -> None:
     said = instep("train", "my.py", "--no-progress")
     assert (said.code, said.err) == (0, "")
-    assert "valid/accuracy" in said.out.splitlines()[-1]
+    assert "valid/accuracy" in said.out
     both = instep("train", "my.py", "--no-progress", "--progress")
     assert (both.code, both.err) == (2, "instep: --progress and --no-progress say the opposite; leave one out.\n")
 
@@ -352,20 +353,3 @@ def test_a_starter_trains_and_a_signal_stops_it(folder: Path) -> None:
     assert running.returncode == 143
     assert re.search(r"instep: stopped by SIGTERM after \d+ updates, all of them kept in runs/train: start it again, .*\n$", err)
     assert state("runs/train") == "interrupted"
-
-
-# --- The last line
-
-
-def test_the_closing_line_has_the_final_and_the_best_numbers() -> None:
-    clock = {"clock": {"seconds": 75.0}}
-    rows = [
-        {"kind": "evaluation", "step": 1000, "epoch": 0, "valid/loss": 0.25, **clock},
-        {"kind": "evaluation", "step": 2000, "epoch": 1, "valid/loss": 0.5, **clock},
-    ]
-    assert closing_line(History(rows), Path("runs/a")) == (
-        "runs/a: valid/loss 0.5000 after 2,000 updates in 1:15; best valid/loss 0.2500 at step 1,000"
-    )
-    update = {"kind": "update", "step": 3, "epoch": 0, "loss": 0.125, "lr": 0.1, **clock}
-    assert closing_line(History([update]), Path("runs/a")) == "runs/a: loss 0.1250 after 3 updates in 1:15"
-    assert closing_line(History(), Path("runs/a")) == "runs/a: nothing was trained"

@@ -126,7 +126,7 @@ def test_a_run_that_goes_on_searches_no_more_and_is_the_same(
     assert "which --find-lr found for this run" in said.out
     assert weights("cut") == weights("whole")
     assert lrs("cut") == lrs("whole")
-    assert "finished already" in instep("train", "easy.py", *options, *again, "--folder", "cut").out
+    assert "is finished (16 updates): nothing is left" in instep("train", "easy.py", *options, *again, "--folder", "cut").err
 
 
 def never(*_: object, **__: object) -> Any:

@@ -32,8 +32,9 @@ def test_sets_as_tables() -> None:
     text = render(
         Preview((TRAIN,), ("something is odd about this data, and this sentence is longer than the width of it",)), width=60
     )
-    assert text.splitlines()[:4] == [
-        "train: 1,000 samples, 256 of them looked at, as the model gets them",
+    assert text.splitlines()[:5] == [
+        "train: 1,000 samples, 256 of them looked at, as the model",
+        "gets them",
         "column  type     shape         least  most    mean  std",
         "[0]     float32  3 × ? × 8      -1.5  2.25  0.1235    1",
         "[1]     int64    one a sample      0     1    0.25  0.4",

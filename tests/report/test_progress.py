@@ -127,7 +127,9 @@ def test_the_end_names_the_reason_and_the_best() -> None:
     shown.advance(240, 1)
     shown.close("stopped, no better for 1 evaluation,")
     shown.close("again")
-    assert said()[2:] == ["stopped, no better for 1 evaluation, at step 240 after 0:00, best valid/accuracy 0.9000 at step 120"]
+    assert said()[2:] == [
+        "stopped, no better for 1 evaluation, at step 240 after 0:00, best valid/accuracy 0.9000 in epoch 1 (step 120)"
+    ]
 
 
 @pytest.mark.parametrize(

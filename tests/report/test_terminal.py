@@ -91,7 +91,7 @@ def test_it_draws_above_and_below_and_leaves_the_terminal_as_it_was(screen: Scre
     assert "note: said before the start\n" in plain
     assert "note: half way [bold]there[/bold]\n" in plain
     assert plain.split(SHOW)[1].strip("\r\x1b[1A2K\n") == ""  # nothing but the erasing of the live lines comes after
-    assert re.search(r"finished at step 360 after 0:0\d, best valid/accuracy 0\.7500 at step 120\n", plain)
+    assert re.search(r"finished at step 360 after 0:0\d, best valid/accuracy 0\.7500 in epoch 1 \(step\n120\)\n", plain)
     assert max(len(line) for line in re.split(r"\x1b\[\d*[A-K]|[\r\n]", plain)) <= 80 + len(HIDE)
 
 

@@ -202,7 +202,7 @@ def test_what_was_best_before_a_pause_is_in_the_last_line(tmp_path: Path, capsys
     again = impatient(folder, patience=None, epochs=2)
     worse.seen = 50  # type: ignore[attr-defined]
     again.fit()
-    assert re.search(r"best valid/worse \S+ at step 4$", capsys.readouterr().err.splitlines()[-1])
+    assert re.search(r"best valid/worse \S+ in epoch 1 \(step 4\)$", capsys.readouterr().err.splitlines()[-1])
     clocks = [row["clock"]["seconds"] for row in again.history.rows]
     assert clocks == sorted(clocks)
     assert clocks[-1] > seconds

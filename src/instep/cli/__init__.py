@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from instep.cli import border
 from instep.errors import end_by_signal
+from instep.text import fold_for
 
 # A command is a module of this folder with `run(arguments) -> exit code`; find-lr would be find_lr.py.
 COMMANDS = {
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help", "help"):
-        print(USAGE.format(commands="\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())))
+        print(fold_for(sys.stdout, USAGE.format(commands="\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items()))))
         return 0
     if name in ("-V", "--version"):
         from instep import __version__

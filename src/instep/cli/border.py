@@ -11,12 +11,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from instep.errors import DescriptionError, InstepError, Interrupted, Notice, is_instep_file, is_user_file
+from instep.text import PROSE, fold_for, paint_for, terminal_width, wants_colour
 
 FAILED, WRONG_USE, SIGNALLED = 1, 2, 128
-RED, YELLOW, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+RED, YELLOW = "red", "yellow"
 
 
 class WrongUse(Exception):
@@ -47,15 +48,21 @@ def run_guarded(command: Callable[[], int]) -> int:
         return FAILED
 
 
-def say(message: str, colour: str, *, who: str = "instep") -> None:
-    """One line on stderr, in colour where that is a terminal that wants it."""
-    line = f"{who}: {message}"
-    print(f"{colour}{line}{PLAIN}" if wants_colour(sys.stderr) else line, file=sys.stderr)
+def say(message: str, style: str, *, who: str = "instep") -> None:
+    """A line on stderr, broken at words and in colour where that is a terminal."""
+    print(paint_for(sys.stderr)(fold_for(sys.stderr, f"{who}: {message}"), style), file=sys.stderr)
 
 
-def wants_colour(stream: TextIO) -> bool:
-    """Whether colours are welcome there: a terminal, and no NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+class HasText(Protocol):
+    """What has a text for a terminal."""
+
+    def text(self, *, width: int = 80, colour: bool = False) -> str: ...
+
+
+def in_terminal(shown: HasText) -> str:
+    """The text as it fits to where stdout goes."""
+    width = min(terminal_width(sys.stdout) or 80, PROSE)
+    return shown.text(width=width, colour=wants_colour(sys.stdout))
 
 
 def own_traceback(error: BaseException) -> str:

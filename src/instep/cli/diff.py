@@ -1,5 +1,6 @@
 """`instep diff RUN RUN`: two runs side by side: descriptions, numbers, weights."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from instep.cli.options import parse
 from instep.errors import CheckpointError
 from instep.report import diff, weights
 from instep.run.run_files import CHECKPOINTS, read_ends, read_run
+from instep.text import Paint, fold_for, paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,18 @@ def run(arguments: Sequence[str]) -> int:
     """Print it; returns the exit code."""
     own = parse(DiffOptions, arguments, prog="instep diff")
     first, second = (read_run(path, read=read_ends) for path in (own.first, own.second))
-    print(diff.render(first, second, _weights(own)))
+    width, paint = terminal_width(sys.stdout), paint_for(sys.stdout)
+    print(diff.render(first, second, _weights(own, width, paint), width=width, paint=paint))
     return 0
 
 
-def _weights(own: DiffOptions) -> list[str]:
+def _weights(own: DiffOptions, width: int | None, paint: Paint) -> list[str]:
     """What can be said of the weights; a run without checkpoints is no reason to say nothing of the rest."""
     try:
         one, other = (_model(path, own.which) for path in (own.first, own.second))
     except (WrongUse, CheckpointError) as error:
-        return [f"weights: not compared. {error}"]
-    return weights.lines(one, other, (str(own.first), str(own.second)))
+        return [fold_for(sys.stdout, f"weights: not compared. {error}")]
+    return weights.lines(one, other, (str(own.first), str(own.second)), width=width, paint=paint)
 
 
 def _model(path: Path, which: str) -> dict[str, Any]:

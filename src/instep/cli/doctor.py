@@ -12,6 +12,7 @@ from pathlib import Path
 from instep.cli.border import WrongUse
 from instep.doctor.catalogue import CATALOGUE, FAMILIES
 from instep.doctor.settings import Settings, from_pyproject, known
+from instep.text import PROSE, fold_for, terminal_width, wants_colour
 
 USAGE = """\
 usage: instep doctor [options] SCRIPT.py [ARGS…]
@@ -34,6 +35,7 @@ options, before the script:
 
 A line of the script that ends in `# instep: ignore[ID]` is left alone. Defaults for ignore, fail-on and strict can stand in
 [tool.instep.doctor] of pyproject.toml."""
+NARROW = 90  # columns of a terminal that has no room for ids and titles side by side
 VALUED = ("--json", "--sarif", "--fail-on", "--ignore", "--explain")
 FLAGS = ("--strict", "--no-probes", "--list", "--help", "-h")
 
@@ -56,10 +58,10 @@ def run(arguments: Sequence[str]) -> int:
     """Watch a script, or teach; returns the script's exit code, or 3 where --fail-on is met."""
     given = parse(arguments)
     if given.flags & {"--help", "-h"}:
-        print(USAGE)
+        print(fold_for(sys.stdout, USAGE))
         return 0
     if "--list" in given.flags:
-        print(listing())
+        print(fold_for(sys.stdout, listing(narrow=(terminal_width(sys.stdout) or PROSE) < NARROW)))
         return 0
     explained = given.last("--explain")
     if explained is not None:
@@ -122,13 +124,14 @@ def settings(given: DoctorOptions) -> Settings:
     return Settings(**found)
 
 
-def listing() -> str:
-    """Every id, by family."""
-    width = max(map(len, CATALOGUE))
+def listing(*, narrow: bool = False) -> str:
+    """Every id, by family; in a narrow terminal its title stands under it."""
+    width = 0 if narrow else max(map(len, CATALOGUE))
+    gap = "\n" + " " * 10 if narrow else "  "
     lines = []
     for family in FAMILIES:
         lines += ["", family]
-        lines += [f"  {e.severity:<8}{e.id:<{width}}  {e.title}" for e in CATALOGUE.values() if e.family == family]
+        lines += [f"  {e.severity:<8}{e.id:<{width}}{gap}{e.title}" for e in CATALOGUE.values() if e.family == family]
     return "\n".join([*lines[1:], "", "instep doctor --explain ID tells more."])
 
 
@@ -137,12 +140,12 @@ def explanation(id: str) -> str:
     entry = CATALOGUE[known(id)]
     title = f"{entry.id} ({entry.severity}): {entry.title}"
     page = entry.page or "There is no page for it yet."
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if wants_colour(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown
 
-        console = Console()
+        console = Console(force_terminal=True, width=min(terminal_width(sys.stdout) or 80, PROSE))
         with console.capture() as capture:
             console.print(Markdown(f"# {title}\n\n{page}"))
         return capture.get()
-    return f"{title}\n\n{page}"
+    return fold_for(sys.stdout, f"{title}\n\n{page}")

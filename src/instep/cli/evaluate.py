@@ -14,6 +14,7 @@ from instep.cli.border import YELLOW, say
 from instep.cli.options import parse
 from instep.report import evaluation as report
 from instep.report.classification import class_names
+from instep.text import paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     print(
         json.dumps(report.as_json(evaluation, classes, run=str(own.run), step=found.step))
         if own.json
-        else report.render(evaluation, str(found), classes)
+        else report.render(evaluation, str(found), classes, width=terminal_width(sys.stdout), paint=paint_for(sys.stdout))
     )
     recorded = [row for row in found.run.history.evaluations if row["step"] == found.step]
     if recorded and (table := report.compared(evaluation, recorded[-1])):

@@ -13,6 +13,7 @@ import tyro
 from instep.cli import rebuild
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
+from instep.text import fold_for
 
 
 @dataclass(frozen=True)
@@ -52,5 +53,6 @@ def run(arguments: Sequence[str]) -> int:
             "hyper_parameters": found.run.description.get("hyper_parameters"),
         }
         write_exported(output, program, {"instep.json": json.dumps(said)})
-    print(f"wrote {output}: {found}; run it with torch.export.load({str(output)!r}).module()(inputs)")
+    words = f"wrote {output}: {found}; run it with torch.export.load({str(output)!r}).module()(inputs)"
+    print(fold_for(sys.stdout, words))
     return 0

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from instep.cli import script
-from instep.cli.border import WrongUse
+from instep.cli.border import WrongUse, in_terminal
 from instep.cli.target import parse_for_file, split_file
 from instep.cli.words import words_of
 
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         trainer = script.build_trainer(found, given.hyper_parameters)
         with words_of(FindBatchOptions):
             search = trainer.find_batch_size(memory_bytes=memory_bytes, margin=own.margin, most=own.most, paces=own.paces)
-    print(search.to_json() if own.json else search)
+    print(search.to_json() if own.json else in_terminal(search))
     return 0 if search.largest else 1
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from instep.cli import script
+from instep.cli.border import in_terminal
 from instep.cli.target import parse_for_file, split_file
 from instep.cli.words import words_of
 from instep.tuning.sweep import Mode
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         trainer = script.build_trainer(found, given.hyper_parameters)
         with words_of(FindLrOptions):
             test = trainer.find_lr(low=own.low, high=own.high, steps=own.steps, repeats=own.repeats, mode=own.mode)
-    print(test.to_json() if own.json else test)
+    print(test.to_json() if own.json else in_terminal(test))
     if own.save is not None:
         print(f"\ndrawn into {test.save(own.save)}", file=sys.stderr if own.json else sys.stdout)
     return 0 if test.suggestion is not None else 1

@@ -1,7 +1,6 @@
 """`instep graph [FILE.py[:build]] [options…]`: the autograd graph of the first batch. Nothing is trained."""
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from instep.cli.target import parse_for_file, split_file
 from instep.errors import DescriptionError
 from instep.report.graph.drawing import MADE_BY
 from instep.report.graph.graph import form_of, graph
-from instep.text import size
+from instep.text import PROSE, size, terminal_width, wants_colour
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")]
 
@@ -55,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         except DescriptionError as error:
             raise WrongUse(str(error)) from error
     if own.output is None:
-        print(shown.tree(width=min(shutil.get_terminal_size().columns, 120), depth=own.depth))
+        print(shown.tree(width=min(terminal_width(sys.stdout) or 80, PROSE), depth=own.depth, colour=wants_colour(sys.stdout)))
         return 0
     try:
         shown.save(own.output)

@@ -9,6 +9,7 @@ import inspect
 import io
 import os
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from instep.cli.border import WrongUse
+from instep.text import wants_colour
 
 Options = TypeVar("Options")
 
@@ -141,9 +143,9 @@ def _ask(target: Any, arguments: Sequence[str], prog: str, names: Sequence[str],
 
 @contextlib.contextmanager
 def _plain_where_asked() -> Iterator[None]:
-    """Help without colours under NO_COLOR, which tyro does not know; a dumb terminal it does."""
+    """Help without colours where they are not wanted; tyro knows only a dumb terminal."""
     terminal = os.environ.get("TERM")
-    if os.environ.get("NO_COLOR"):
+    if not wants_colour(sys.stdout):
         os.environ["TERM"] = "dumb"
     try:
         yield

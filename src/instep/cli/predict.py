@@ -18,6 +18,7 @@ from instep.data.structure import columns, map_columns, size
 from instep.errors import InstepError
 from instep.report import predictions as report
 from instep.report.classification import class_names
+from instep.text import fold_for, paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,12 @@ def run(arguments: Sequence[str]) -> int:
             raise WrongUse(said) from (None if isinstance(error, InstepError) else error)
     classes = class_names(found.run.description)
     if own.output is None:
-        print(f"{found} on {own.data}\n\n{report.render(predictions, classes)}")
+        width, paint = terminal_width(sys.stdout), paint_for(sys.stdout)
+        head = paint(fold_for(sys.stdout, f"{found} on {own.data}"), "bold")
+        print(f"{head}\n\n{report.render(predictions, classes, width=width, paint=paint)}")
     else:
         arrays.write(own.output, report.named(predictions), classes)
-        print(f"wrote {own.output}: {size(predictions) or 0:,} predictions of {found}")
+        print(fold_for(sys.stdout, f"wrote {own.output}: {size(predictions) or 0:,} predictions of {found}"))
     return 0
 
 

@@ -1,8 +1,6 @@
 """`instep preview [FILE.py[:build]] [options…]`: what the model will really see, after all transforms. Nothing is trained."""
 
 import contextlib
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from instep.cli import script
+from instep.cli.border import in_terminal
 from instep.cli.target import parse_for_file, split_file
 from instep.report.preview import preview
 
@@ -31,8 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     given = parse_for_file(PreviewOptions, found, options, "preview", target)
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         shown = preview(script.build_trainer(found, given.hyper_parameters))
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    print(shown.text(width=min(shutil.get_terminal_size().columns, 120), colour=colour))
+    print(in_terminal(shown))
     if given.own.save is not None:
         print(f"\nthe images are in {shown.save(given.own.save)}")
     return 0

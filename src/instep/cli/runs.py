@@ -1,5 +1,6 @@
 """`instep runs [FOLDER]`: the runs in a folder, one a line."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import tyro
 
 from instep.cli.options import parse
 from instep.report.runs import render
+from instep.text import paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -21,5 +23,6 @@ class RunsOptions:
 
 def run(arguments: Sequence[str]) -> int:
     """Print them; returns the exit code."""
-    print(render(parse(RunsOptions, arguments, prog="instep runs").folder))
+    folder = parse(RunsOptions, arguments, prog="instep runs").folder
+    print(render(folder, width=terminal_width(sys.stdout), paint=paint_for(sys.stdout)))
     return 0

@@ -1,6 +1,6 @@
 """`instep show RUN`: one run as text, and as a picture."""
 
-import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ import tyro
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.report.show import render
+from instep.text import paint_for, terminal_width
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     if asked.output is not None and not asked.plot:
         raise WrongUse(f"-o {asked.output} is the picture of --plot: instep show {asked.run} --plot -o {asked.output}")
     picture = _draw(asked.run, asked.output or asked.run / "curves.png") if asked.plot else None
-    print(render(asked.run, width=min(shutil.get_terminal_size().columns, 120)))
+    room = terminal_width(sys.stdout)
+    print(render(asked.run, width=room or 80, table_width=room, paint=paint_for(sys.stdout)))
     if picture is not None:
         print(f"\npicture: {picture}")
     return 0

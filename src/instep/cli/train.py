@@ -7,7 +7,6 @@ import contextlib
 import json
 import math
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,18 +17,21 @@ import tyro
 
 from instep.checkpoint import steps
 from instep.cli import aside, script
-from instep.cli.border import WrongUse
+from instep.cli.border import WrongUse, in_terminal
 from instep.cli.options import ParsedOptions, parse_with_build
 from instep.cli.target import help_for
 from instep.cli.words import words_of
 from instep.errors import ChangedRun, InstepError
+from instep.records import Plan
+from instep.report import summary
 from instep.report.plan import render
-from instep.report.shortened import shorten
+from instep.report.summary import Ending
 from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.run_files import CHECKPOINTS, read_description
-from instep.text import duration, number, plural, rate
+from instep.text import PROSE, fold, fold_for, paint_for, rate, terminal_width
 from instep.trainer import Trainer
 
+AGAIN = "--new trains again in a new folder, --fresh in this one, after moving the old run aside."
 _STARTED = "INSTEP_PROCESSES"  # set in those that were started for --processes
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
@@ -154,8 +156,10 @@ def _build(found: script.Script, given: ParsedOptions, options: Sequence[str]) -
     trainer.run.script = found.to_record(options)
     if own.progress and own.no_progress:
         raise WrongUse("--progress and --no-progress say the opposite; leave one out.")
-    if own.progress or own.no_progress:
-        trainer.run.set_progress(own.progress)
+    # In a terminal, `_ending` sums up the run.
+    is_terminal = sys.stdout.isatty() and sys.stderr.isatty()
+    asked = own.progress if own.progress or own.no_progress else trainer.run.options.progress
+    trainer.run.set_progress(asked, says_end=not is_terminal)
     if own.folder is not None or trainer.folder is None:
         trainer.run.set_folder(own.folder or Path("runs") / found.title)
     trainer.run.allow_changes = (*trainer.run.allow_changes, *own.allow_changes)
@@ -170,7 +174,7 @@ def _take_new_folder(trainer: Trainer) -> None:
     assert before is not None
     folder = trainer.run.world.run_on_rank0(lambda: aside.new_folder(before))
     if folder != before:
-        print(f"{before} holds a run already; this one goes to {folder}\n")
+        print(fold_for(sys.stdout, f"{before} holds a run already; this one goes to {folder}\n"))
     trainer.run.set_folder(folder)
 
 
@@ -197,7 +201,7 @@ def _set_lr(trainer: Trainer, own: TrainOptions) -> None:
 def _find_lr(trainer: Trainer) -> dict[str, Any]:
     """What a range test suggests; shown, and an error where that is nothing."""
     test = trainer.find_lr()
-    print(test, end="\n\n", flush=True)
+    print(in_terminal(test), end="\n\n", flush=True)
     if test.suggestion is None:
         raise InstepError(f"--find-lr found no learning rate to train with: {test.reason}")
     trainer.run.keep_range_test(test.to_record())
@@ -205,10 +209,10 @@ def _find_lr(trainer: Trainer) -> dict[str, Any]:
 
 
 def _dry_run(trainer: Trainer) -> dict[str, Any]:
-    print(trainer, flush=True)
+    _print_plan(trainer.plan())
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
-    print(f"\nok: {said} went through; nothing was written.")
+    print(fold_for(sys.stdout, f"ok: {said} went through; nothing was written."))
     return {"dry_run": "ok"} | trainer.run.remarks
 
 
@@ -219,18 +223,17 @@ def _train(trainer: Trainer, own: TrainOptions) -> dict[str, Any]:
         print(f"the old run is now {moved}\n")
     plan = trainer.plan()
     # Progress says the notes itself. Flushed, so that the plan stands before what progress writes to stderr.
-    print(render(plan if own.no_progress else replace(plan, notes=())), end="\n\n", flush=True)
+    _print_plan(plan if own.no_progress else replace(plan, notes=()))
     with _words_about(trainer.folder), words_of(TrainOptions):
         history = trainer.fit()
-    print(closing_line(history, trainer.folder))
-    if trainer.resumed_from == trainer.step:
-        print(
-            "This run was finished already. --new trains again in a new folder, --fresh in this one, after moving the old run "
-            "aside."
-        )
-    elif not own.no_progress:
-        print(f"report: instep report {shlex.quote(str(trainer.folder))}")
+    print(_ending(trainer, plan, history, shows_progress=not own.no_progress and trainer.run.options.progress is not False))
     return as_json(history, trainer.folder) | trainer.run.remarks
+
+
+def _print_plan(plan: Plan) -> None:
+    room = terminal_width(sys.stdout)
+    text = render(plan, width=min(room or 80, PROSE), table_width=room, paint=paint_for(sys.stdout))
+    print(text, end="\n\n", flush=True)
 
 
 @contextlib.contextmanager
@@ -248,17 +251,17 @@ def _words_about(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def closing_line(history: History, folder: Path) -> str:
-    """Where the run is, and its final and best numbers."""
-    last, best = history.last, history.best
-    if last is None:
-        return f"{folder}: nothing was trained"
-    said = [f"{folder}: {_listed(last)} after {plural(last['step'], 'update')} in {duration(last['clock']['seconds'])}"]
-    if best is not None and best is not last:
-        said.append(f"best {history.monitor} {number(best[history.monitor])} at step {best['step']:,}")
-    if history.test is not None:
-        said.append(_listed(history.test))
-    return "; ".join(said)
+def _ending(trainer: Trainer, plan: Plan, history: History, *, shows_progress: bool) -> str:
+    """What was trained and what to do next; of a run that was finished before, how to train again."""
+    assert trainer.folder is not None
+    width, paint = min(terminal_width(sys.stdout) or 80, PROSE), paint_for(sys.stdout)
+    is_old = trainer.resumed_from == trainer.step
+    end = Ending(plan, trainer.folder, trainer.run.state.why_stopped, 0 if is_old else trainer.resumed_from or 0)
+    said = summary.render(history, end, width=width, paint=paint)
+    if not is_old:
+        return f"\n{said}"
+    is_said = shows_progress and trainer.run.state.step
+    return f"{fold(AGAIN if is_said else f'This run was finished already. {AGAIN}', width)}\n\n{said}"
 
 
 def as_json(history: History, folder: Path) -> dict[str, Any]:
@@ -277,9 +280,3 @@ def as_json(history: History, folder: Path) -> dict[str, Any]:
 def _finite(row: Row) -> dict[str, Any]:
     numbers = {name: value for name, value in row.items() if name not in NO_COLUMNS}
     return {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in numbers.items()}
-
-
-def _listed(row: Row) -> str:
-    numbers = {name: value for name, value in row.items() if name not in (*NO_COLUMNS, "step", "epoch", "lr", "skipped")}
-    shown = shorten(numbers)
-    return ", ".join([*(f"{name} {number(numbers[name])}" for name in shown.names), *filter(None, [shown.rest])])

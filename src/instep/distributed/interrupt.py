@@ -3,8 +3,8 @@
 All processes stop after the same update: a signal to one of them travels with the counts of the next update.
 """
 
+import _thread
 import contextlib
-import os
 import signal
 import sys
 import threading
@@ -23,6 +23,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.signal: int | None = None  # what asked to stop
         self._before: dict[int, Any] = {}
+        self._saying = _thread.allocate_lock()  # held while it is said
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
@@ -33,14 +34,21 @@ class Interrupt:
         for number, handler in self._before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
         self._before = {}
+        self._saying.acquire(timeout=1.0)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal = number
-        # Straight to the descriptor: the handler may have interrupted a print in its middle.
+        # In a thread, which can wait: the handler may have interrupted a print, or a drawing of the progress, in its middle.
+        self._saying.acquire(blocking=False)
+        _thread.start_new_thread(self._say, ())
+
+    def _say(self) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            os.write(sys.stderr.fileno(), b"\ninstep: stopping after this update; once more stops at once.\n")
+            print("\ninstep: stopping after this update; once more stops at once.", file=sys.stderr, flush=True)
+        with contextlib.suppress(RuntimeError):
+            self._saying.release()
 
 
 class Stopping:

@@ -24,8 +24,9 @@ from typing import Any
 from instep.doctor.finding import Finding
 from instep.doctor.journal import Journal
 from instep.doctor.margins import Margins
-from instep.doctor.report import one_line, render, wants_colour
+from instep.doctor.report import one_line, render
 from instep.doctor.settings import Settings
+from instep.text import paint_for
 
 FOLDER, PID = "INSTEP_DOCTOR", "INSTEP_DOCTOR_PID"
 FAILED_ON, INTERRUPTED = 3, 130
@@ -55,8 +56,8 @@ def _close(process_watch: "ProcessWatch", settings: Settings, code: int) -> int:
     findings = journal.findings()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
-    colour, failures = wants_colour(sys.stderr), journal.failures()
-    print(render(findings, steps=journal.steps(), colour=colour, failed=len(failures)), file=sys.stderr)
+    failures = journal.failures()
+    print(render(findings, steps=journal.steps(), paint=paint_for(sys.stderr), failed=len(failures)), file=sys.stderr)
     if failures and os.environ.get("INSTEP_DOCTOR_DEBUG"):
         print(*failures, sep="\n", file=sys.stderr)
     return FAILED_ON if settings.fails(findings) else code
@@ -116,7 +117,7 @@ class ProcessWatch:
         self.journal.found(finding)
         if new and finding.level == "error" and self.journal.first_to_say(finding):
             with contextlib.suppress(OSError, ValueError):
-                print(one_line(finding, colour=wants_colour(sys.stderr)), file=sys.stderr, flush=True)
+                print(one_line(finding, paint=paint_for(sys.stderr)), file=sys.stderr, flush=True)
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):

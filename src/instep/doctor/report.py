@@ -1,67 +1,61 @@
 """The report in the terminal: each finding with what was seen, where, why it matters and what to change."""
 
-import os
-import shutil
-import textwrap
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TextIO
 
 from instep.doctor.catalogue import CATALOGUE
 from instep.doctor.finding import SEVERITIES, Finding
+from instep.text import PROSE, Paint, fold, fold_for, plain, terminal_width, wrapped
 
-COLOURS = {"error": "\x1b[31m", "warning": "\x1b[33m", "hint": "\x1b[36m"}
-BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+STYLES = {"error": "red", "warning": "yellow", "hint": "cyan"}
+CHANGES = {"-": "red", "+": "green"}  # the first sign of a line of a diff
 INDENT = "    "
 
 
-def wants_colour(stream: TextIO) -> bool:
-    """Whether colours are welcome there: a terminal, and no NO_COLOR."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def render(findings: Sequence[Finding], *, steps: int | None = None, colour: bool = False, failed: int = 0) -> str:
+def render(findings: Sequence[Finding], *, steps: int | None = None, paint: Paint = plain, failed: int = 0) -> str:
     """The whole report."""
-    width = min(shutil.get_terminal_size().columns, 120)
-    lines = [_head(findings, steps, colour)]
+    width = min(terminal_width(sys.stderr) or 80, PROSE)
+    lines = [paint(_head(findings, steps), "bold")]
     for finding in findings:
-        lines += ["", *_paragraphs(finding, width, colour)]
+        lines += ["", *_paragraphs(finding, width, paint)]
     if failed:
-        lines += ["", f"{failed} errors inside the doctor were caught; what it says may be incomplete."]
+        lines += ["", fold(f"{failed} errors inside the doctor were caught; what it says may be incomplete.", width)]
     return "\n".join(lines)
 
 
-def one_line(finding: Finding, *, colour: bool = False) -> str:
+def one_line(finding: Finding, *, paint: Paint = plain) -> str:
     """What is said at once, as soon as it is certain."""
     place = f"{finding.where}: " if finding.where else ""
-    return f"instep doctor: {_painted(finding.level, COLOURS[finding.level], colour)} {finding.id}: {place}{finding.message}"
+    line = fold_for(sys.stderr, f"instep doctor: {finding.level} {finding.id}: {place}{finding.message}")
+    return line.replace(finding.level, paint(finding.level, STYLES[finding.level]), 1)
 
 
-def _head(findings: Sequence[Finding], steps: int | None, colour: bool) -> str:
+def _head(findings: Sequence[Finding], steps: int | None) -> str:
     watched = "" if steps is None else f" in {steps:,} steps"
     if not findings:
-        return _painted(f"instep doctor: nothing to say{watched}.", BOLD, colour)
+        return f"instep doctor: nothing to say{watched}."
     counts = Counter(finding.level for finding in findings)
     said = ", ".join(f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}" for level in SEVERITIES if counts[level])
-    return _painted(f"instep doctor: {said}{watched}", BOLD, colour)
+    return f"instep doctor: {said}{watched}"
 
 
-def _paragraphs(finding: Finding, width: int, colour: bool) -> list[str]:
-    level = _painted(finding.level, COLOURS[finding.level], colour)
+def _paragraphs(finding: Finding, width: int, paint: Paint) -> list[str]:
+    level = paint(finding.level, STYLES[finding.level])
     place = f"  {finding.where}" if finding.where else ""
     since = "" if finding.since_step is None else f"  since step {finding.since_step}"
     process = f"  ({finding.process})" if finding.process else ""
-    title = _painted(CATALOGUE[finding.id].title, BOLD, colour)
-    lines = [f"{level} {_painted(finding.id, BOLD, colour)}{place}{_painted(since + process, DIM, colour)}", f"  {title}"]
-    lines += _wrapped(finding.message, width)
-    lines += _wrapped(finding.why, width)
-    lines += [f"{INDENT}fix:", *(f"{INDENT}  {line}" for line in finding.change.strip("\n").splitlines())]
-    return [*lines, _painted(f"{INDENT}instep doctor --explain {finding.id}", DIM, colour)]
+    title = [paint(f"  {line}", "bold") for line in wrapped(CATALOGUE[finding.id].title, width - 2)]
+    return [
+        f"{level} {paint(finding.id, 'bold')}{place}{paint(since + process, 'dim')}",
+        *title,
+        *_wrapped(finding.message, width),
+        *_wrapped(finding.why, width),
+        f"{INDENT}fix:",
+        *(f"{INDENT}  {paint(line, CHANGES.get(line[:1], ''))}" for line in finding.change.strip("\n").splitlines()),
+        paint(f"{INDENT}instep doctor --explain {finding.id}", "dim"),
+    ]
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT)
-
-
-def _painted(text: str, paint: str, colour: bool) -> str:
-    return f"{paint}{text}{PLAIN}" if colour and text else text
+    return [INDENT + line for line in wrapped(text, width - len(INDENT))]

@@ -12,12 +12,13 @@ from instep.doctor.engine import Engine
 from instep.doctor.finding import SEVERITIES, Finding
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Patches
-from instep.doctor.report import render, wants_colour
+from instep.doctor.report import render
 from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
 from instep.doctor.step_sampling import StepSampling
 from instep.doctor.trace import Trace
 from instep.doctor.watch import areas
+from instep.text import paint_for
 
 Said = Callable[[Finding, bool], None]
 _ONE_AT_A_TIME = "the doctor is watching already; end that block first."
@@ -122,9 +123,8 @@ class Watcher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.end()
         if self._aloud:
-            colour = wants_colour(sys.stderr)
-            text = render(self.findings, steps=self.trace.steps, colour=colour, failed=self.hub.failed)
-            print(text, file=sys.stderr)
+            paint = paint_for(sys.stderr)
+            print(render(self.findings, steps=self.trace.steps, paint=paint, failed=self.hub.failed), file=sys.stderr)
 
 
 def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Watcher:

@@ -2,12 +2,12 @@
 
 from instep.run.history import History
 from instep.run.run_files import CheckpointEntry
-from instep.text import age, clean, columns, number, size
+from instep.text import Paint, age, clean, columns, number, plain, size
 
 LAST = 20  # of many are shown
 
 
-def lines(entries: list[CheckpointEntry], history: History, now_s: float) -> list[str]:
+def lines(entries: list[CheckpointEntry], history: History, now_s: float, *, paint: Paint = plain) -> list[str]:
     """A line for each, of many for the last and the best ones: the monitored value; whether it is a best one, the latest."""
     if not entries:
         return []
@@ -26,7 +26,7 @@ def lines(entries: list[CheckpointEntry], history: History, now_s: float) -> lis
     shown = [row for place, row in enumerate(rows, start=1) if row[-1] or place > len(rows) - LAST]
     head = ("checkpoint", *([clean(history.monitor)] if values else []), "size", "age", "")
     said = [] if len(shown) == len(rows) else [f"the last {LAST} of {len(rows):,} checkpoints, and the best ones"]
-    return [*said, *columns(head, shown, left=("",))]
+    return [*said, *columns(head, shown, left=("",), paint=paint, styles={"": lambda text: "green" if "best" in text else ""})]
 
 
 def _rank(one: CheckpointEntry, rank: int | None) -> str:

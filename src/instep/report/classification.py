@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instep.text import clean, columns, number
+from instep.text import Paint, clean, columns, number, plain
 
 MOST_CLASSES = 40  # that are listed
 MOST_COLUMNS = 20  # of a matrix that is shown as a whole
@@ -60,7 +60,9 @@ def _labels(names: Sequence[str], count: int) -> list[str]:
     return [clean(name) for name in names] if len(names) == count else [str(place) for place in range(count)]
 
 
-def render_report(matrix: Sequence[Any], name: str, classes: Sequence[str] = ()) -> list[str]:
+def render_report(
+    matrix: Sequence[Any], name: str, classes: Sequence[str] = (), *, width: int | None = None, paint: Paint = plain
+) -> list[str]:
     """The report as a table, then the matrix; with the names of the classes where there is one for each."""
     labels = _labels(classes, len(matrix))
     report = classification_report(matrix)
@@ -76,20 +78,28 @@ def render_report(matrix: Sequence[Any], name: str, classes: Sequence[str] = ())
         (what, "precision", "recall", "f1", "support"),
         [(label, *(_cell(value) for value in (s.precision, s.recall, s.f1)), f"{s.support:,}") for label, s in rows],
         left=(what,),
+        width=width,
+        paint=paint,
     )
-    return [head, *table] if _is_of_labels(matrix) else [head, *table, "", *_render_matrix(matrix, name, labels)]
+    told = [paint(head, "bold"), *table]
+    return told if _is_of_labels(matrix) else [*told, "", *_render_matrix(matrix, name, labels, width, paint)]
 
 
-def _render_matrix(matrix: Sequence[Sequence[int]], name: str, labels: Sequence[str]) -> list[str]:
+def _render_matrix(
+    matrix: Sequence[Sequence[int]], name: str, labels: Sequence[str], width: int | None, paint: Paint
+) -> list[str]:
+    """The whole matrix, or where it is too large or too wide for that the most frequent confusions."""
     if len(matrix) <= MOST_COLUMNS:
-        head = ("class", *labels)
         rows = [(labels[index], *(f"{count:,}" for count in row)) for index, row in enumerate(matrix)]
-        return [f"{name}: confusion matrix, a row for each class that is there", *columns(head, rows, left=("class",))]
+        table = columns(("class", *labels), rows, left=("class",), paint=paint)
+        if width is None or max(map(len, columns(("class", *labels), rows))) <= width:
+            return [paint(f"{name}: confusion matrix, a row for each class that is there", "bold"), *table]
     wrong = [(count, i, j) for i, row in enumerate(matrix) for j, count in enumerate(row) if i != j and count]
     most = sorted(wrong, key=lambda one: -one[0])[:CONFUSIONS]
     rows = [(labels[i], labels[j], f"{count:,}") for count, i, j in most]
     head = ("class", "taken for", "times")
-    return [f"{name}: the most frequent confusions of {len(matrix)} classes", *columns(head, rows)] if rows else []
+    table = columns(head, rows, left=head[:2], width=width, paint=paint)
+    return [paint(f"{name}: the most frequent confusions of {len(matrix)} classes", "bold"), *table] if rows else []
 
 
 def _is_of_labels(matrix: Sequence[Any]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from instep.run.run_files import RecordedRun, section
-from instep.text import clean, columns, number
+from instep.text import Paint, clean, columns, number, plain, shorten_middle
 
 # What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
 OWN = frozenset({"created", "status", "format", "script.options"})
@@ -13,17 +13,24 @@ MOST = 20  # rows about the model
 _NOTHING = object()
 
 
-def render(one: RecordedRun, other: RecordedRun, weights: list[str]) -> str:
+def render(one: RecordedRun, other: RecordedRun, weights: list[str], *, width: int | None = None, paint: Paint = plain) -> str:
     """The descriptions, the numbers, and what was found about the weights."""
     runs = (clean(str(one.path)), clean(str(other.path)))
     notes = [
         f"note: {run}: {clean(problem)}" for run, found in zip(runs, (one, other), strict=True) for problem in found.problems
     ]
-    parts = [notes, _descriptions(one.description, other.description, runs), _numbers(one, other, runs), weights]
+    parts = [
+        notes,
+        _descriptions(one.description, other.description, runs, width, paint),
+        _numbers(one, other, runs, width, paint),
+        weights,
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str]) -> list[str]:
+def _descriptions(
+    one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str], width: int | None, paint: Paint
+) -> list[str]:
     kept = [part for part in ("modules", "attributes", "code") if part in one and part in other]  # older ones have none
     ours, theirs = dict(leaves(_for_people(one, kept))), dict(leaves(_for_people(other, kept)))
     rows = [
@@ -36,7 +43,7 @@ def _descriptions(one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[
     of_model = [row for row in rows if row[0].startswith("model.")]
     shown = [row for row in rows if row not in of_model[MOST:]]
     more = [f"and {len(of_model) - MOST} more of the model"] if len(of_model) > MOST else []
-    return columns(("description", *runs), shown, left=("description", *runs)) + more
+    return columns(("description", *runs), shown, left=("description", *runs), width=width, paint=paint) + more
 
 
 class _Hash(str):
@@ -76,12 +83,13 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield clean(path), value
 
 
-def _numbers(one: RecordedRun, other: RecordedRun, runs: tuple[str, str]) -> list[str]:
+def _numbers(one: RecordedRun, other: RecordedRun, runs: tuple[str, str], width: int | None, paint: Paint) -> list[str]:
     """State and step, then the last and the best number of each evaluated column."""
     rows = [("state", one.state, other.state), ("step", _step(one), _step(other))]
     rows += [(f"last {name}", number(ours), number(theirs)) for name, ours, theirs in _both(_last(one), _last(other))]
     rows += [(f"best {name}", number(ours), number(theirs)) for name, ours, theirs in _both(_best(one), _best(other))]
-    return columns(("", *runs), rows, left=("",))
+    names = runs if width is None else tuple(shorten_middle(run, max(12, (width - 20) // 2)) for run in runs)
+    return columns(("", *names), rows, left=("",), width=width, paint=paint)
 
 
 def _both(ours: Mapping[str, float], theirs: Mapping[str, float]) -> Iterator[tuple[str, float | None, float | None]]:

@@ -6,16 +6,18 @@ from typing import Any
 
 from instep.records import Evaluation
 from instep.report.classification import classification_report, render_report
-from instep.text import clean, columns, number
+from instep.text import Paint, clean, columns, number, plain
 
 
-def render(evaluation: Evaluation, where: str, classes: Sequence[str] = ()) -> str:
+def render(
+    evaluation: Evaluation, where: str, classes: Sequence[str] = (), *, width: int | None = None, paint: Paint = plain
+) -> str:
     """A heading that says what was evaluated, a line for each number, and a report for each confusion matrix."""
     rows = [(clean(_with_class(name, classes)), number(value)) for name, value in evaluation.items()]
-    width = max((len(name) for name, _ in rows), default=0)
-    lines = [clean(where), *(f"  {name:<{width}}  {value}" for name, value in rows)]
+    widest = max((len(name) for name, _ in rows), default=0)
+    lines = [paint(clean(where), "bold"), *(f"  {name:<{widest}}  {value}" for name, value in rows)]
     for name, matrix in evaluation.tables.items():
-        lines += ["", *render_report(matrix, clean(name.removesuffix("/confusion_matrix")), classes)]
+        lines += ["", *render_report(matrix, clean(name.removesuffix("/confusion_matrix")), classes, width=width, paint=paint)]
     return "\n".join(lines)
 
 

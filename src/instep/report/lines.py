@@ -47,7 +47,8 @@ class Lines:
         """Nothing waits here."""
 
     def close(self, summary: str) -> None:
-        self._say(summary)
+        if summary:
+            self._say(summary)
 
     def _say_status(self, *more: str) -> None:
         self._say(*self._status.where(), *(text for _, text in self._status.numbers()), *more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instep.text import clean, columns, labelled, wrapped
+from instep.text import Paint, clean, columns, labelled, plain, wrapped
 
 if TYPE_CHECKING:
     from instep.records import Plan
@@ -13,10 +13,13 @@ INDENT = "  "
 LEFT = ("module", "type", "weight")  # columns of the table of modules that are text
 
 
-def render(plan: Plan, *, width: int = 80) -> str:
-    """The title, the rows under each other, the table of modules, then the notes; plain text."""
-    rows = [INDENT + line for line in labelled(plan.rows, width=width - len(INDENT))]
-    return "\n".join([clean(plan.title), *rows, *_modules(plan), *_notes(plan, width)])
+def render(plan: Plan, *, width: int = 80, table_width: int | None = None, paint: Paint = plain) -> str:
+    """The title, the rows under each other, the table of modules, then the notes.
+
+    Long names in the table are kept, unless `table_width` says how much room there is.
+    """
+    rows = [INDENT + line for line in labelled(plan.rows, width=width - len(INDENT), paint=paint)]
+    return "\n".join([paint(clean(plan.title), "bold"), *rows, *_modules(plan, table_width, paint), *_notes(plan, width)])
 
 
 def render_html(plan: Plan) -> str:
@@ -31,12 +34,13 @@ def render_html(plan: Plan) -> str:
     return block(rows, shown, *(paragraph(f"note: {clean(note)}") for note in plan.notes))
 
 
-def _modules(plan: Plan) -> list[str]:
+def _modules(plan: Plan, width: int | None, paint: Paint) -> list[str]:
     """The table of the model, where there is more than its head."""
     if len(plan.modules) < 2:
         return []
     head, *rows = [[clean(cell) for cell in row] for row in plan.modules]
-    return ["", *(INDENT + line for line in columns(head, rows, left=LEFT))]
+    room = None if width is None else width - len(INDENT)
+    return ["", *(INDENT + line for line in columns(head, rows, left=LEFT, width=room, paint=paint))]
 
 
 def _notes(plan: Plan, width: int) -> list[str]:

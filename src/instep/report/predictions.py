@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from instep.text import clean, columns, number
+from instep.text import GAP, Paint, clean, columns, number, plain, wrapped
 
 ROWS, NUMBERS = 5, 8
 
 
-def render(predictions: Any, classes: Sequence[str] = ()) -> str:
+def render(predictions: Any, classes: Sequence[str] = (), *, width: int | None = None, paint: Paint = plain) -> str:
     """For each output its form, its range, and the first samples; scores of classes under their names."""
-    return "\n\n".join("\n".join(_part(name, value, classes)) for name, value in named(predictions).items())
+    return "\n\n".join("\n".join(_part(name, value, classes, width, paint)) for name, value in named(predictions).items())
 
 
 def named(predictions: Any) -> dict[str, Any]:
@@ -34,19 +34,23 @@ def _walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from _walk(part, f"{path}.{name}" if path else name)
 
 
-def _part(name: str, value: Any, classes: Sequence[str]) -> list[str]:
+def _part(name: str, value: Any, classes: Sequence[str], width: int | None, paint: Paint) -> list[str]:
     if not isinstance(value, Tensor):
         return [f"{clean(name)}: {clean(str(value)[:200])}"]
     each = f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape[1:])}" if value.ndim > 1 else str(value.dtype)[6:]
-    lines = [f"{clean(name)}: {len(value) if value.ndim else 1:,} × {each}{_range(value)}"]
+    head = f"{clean(name)}: {len(value) if value.ndim else 1:,} × {each}{_range(value)}"
+    lines = [head] if width is None else wrapped(head, width)
     if value.ndim == 0 or value.numel() == 0:
         return lines
     shown = value[:ROWS].reshape(min(ROWS, len(value)), -1)
     labels = [clean(name) for name in classes] if len(classes) == shown.shape[1] else [str(i) for i in range(shown.shape[1])]
-    head = ("sample", *labels[:NUMBERS], "")
-    rest = "…" if shown.shape[1] > NUMBERS else ""
-    rows = [(str(sample), *[_text(one) for one in row[:NUMBERS]], rest) for sample, row in enumerate(shown)]
-    return [*lines, *columns(head, rows)] + ([f"and {len(value) - ROWS:,} more"] if len(value) > ROWS else [])
+    widest = max(9, *map(len, labels)) + len(GAP)
+    most = NUMBERS if width is None else max(1, min(NUMBERS, (width - len("sample") - len(GAP) - 1) // widest))
+    rest = "…" if shown.shape[1] > most else ""
+    rows = [(str(sample), *[_text(one) for one in row[:most]], rest) for sample, row in enumerate(shown)]
+    return [*lines, *columns(("sample", *labels[:most], ""), rows, paint=paint)] + (
+        [f"and {len(value) - ROWS:,} more"] if len(value) > ROWS else []
+    )
 
 
 def _range(value: Tensor) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from instep.errors import DescriptionError
 from instep.report.picture_grid import for_file, for_terminal
 from instep.report.png import png
-from instep.text import bar, clean, columns, many, wrapped
+from instep.text import Paint, bar, clean, coloured, columns, many, plain, wrapped
 
 if TYPE_CHECKING:
     from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
@@ -23,7 +23,8 @@ BAR = 16
 
 def render(preview: Preview, *, width: int = 80, colour: bool = False) -> str:
     """The sets, the pictures (in colour where the terminal shows it), the texts, the warnings."""
-    parts = [_set(each, width) for each in preview.sets]
+    paint = coloured if colour else plain
+    parts = [_set(each, width, paint) for each in preview.sets]
     if preview.pictures:
         shown = for_terminal(preview.pictures, width=width, colour=colour)
         captions = f"classes {', '.join(preview.captions)}" if preview.captions else ""
@@ -32,7 +33,7 @@ def render(preview: Preview, *, width: int = 80, colour: bool = False) -> str:
         )
     if preview.texts:
         parts.append(["decoded:", *(f"  {clean(text)[: width - 2]}" for text in preview.texts)])
-    parts.append(_warnings(preview.warnings, width))
+    parts.append([paint(line, "yellow") for line in _warnings(preview.warnings, width)])
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
@@ -41,10 +42,12 @@ def picture_file(preview: Preview) -> bytes | None:
     return png(for_file(preview.pictures)) if preview.pictures else None
 
 
-def _set(summary: SetSummary, width: int) -> list[str]:
+def _set(summary: SetSummary, width: int, paint: Paint) -> list[str]:
     total = "an unknown number of" if summary.total is None else f"{summary.total:,}"
-    lines = [f"{clean(summary.name)}: {total} samples, {summary.seen:,} of them looked at, as the model gets them"]
-    lines += columns(HEAD, [_row(column) for column in summary.columns], left=("column", "type", "shape"))
+    head = f"{clean(summary.name)}: {total} samples, {summary.seen:,} of them looked at, as the model gets them"
+    lines = [paint(line, "bold") for line in wrapped(head, width)]
+    rows = [_row(column) for column in summary.columns]
+    lines += columns(HEAD, rows, left=("column", "type", "shape"), width=width, paint=paint)
     lines += [
         f"  {clean(column.name or 'text')}: {' | '.join(map(clean, column.words))}"[:width]
         for column in summary.columns

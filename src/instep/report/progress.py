@@ -56,6 +56,7 @@ class Progress:
 
     def __init__(self, status: RunStatus, display: Display) -> None:
         self.display = display
+        self.says_end = True  # False: whoever shows it sums up a run that came to its end
         self._status = status
         self._open = False
 
@@ -111,7 +112,8 @@ class Progress:
         """The end, how and why; says nothing of a run that did not start, or was closed before."""
         if self._open:
             self._open = False
-            self.display.close(self._status.summary(reason, why))
+            is_said = self.says_end or reason not in ("finished", "stopped")
+            self.display.close(self._status.summary(reason, why) if is_said else "")
 
     def __enter__(self) -> Progress:
         return self

@@ -98,7 +98,7 @@ class RunStatus:
         """One line for the end of a run."""
         said = [f"{reason} at step {self.step:,} after {duration(self.before_s + self.seconds)}{f': {why}' if why else ''}"]
         if self.best is not None and self.monitor in self.best:
-            said.append(f"best {self.monitor} {number(self.best[self.monitor])} at step {self.best.step:,}")
+            said.append(f"best {self.monitor} {number(self.best[self.monitor])} {self._place(self.best)}")
         else:
             said += self.losses()
         if self.skipped:
@@ -106,10 +106,18 @@ class RunStatus:
         said += [f"{name} {number(self.tested[name])}" for name in shorten(self.tested).names] if self.tested else []
         return ", ".join(said)
 
+    def _place(self, evaluation: Evaluation) -> str:
+        return place_of(evaluation.step, evaluation.epoch, self.plan.steps_per_epoch)
+
 
 def epoch_number(step: int, epoch: int, steps_per_epoch: int) -> int:
     """Which epoch people would say a place is in: from 1, and the place after the last update of an epoch still is."""
     return max(1, math.ceil(step / steps_per_epoch)) if steps_per_epoch else epoch + 1
+
+
+def place_of(step: int, epoch: int, steps_per_epoch: int) -> str:
+    """The words for where an evaluation was: in epoch 3 (step 360)."""
+    return f"in epoch {epoch_number(step, epoch, steps_per_epoch)} (step {step:,})"
 
 
 def _of(count: int, total: int) -> str:

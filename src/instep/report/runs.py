@@ -5,13 +5,14 @@ from pathlib import Path
 
 from instep.errors import DescriptionError
 from instep.run.run_files import RecordedRun, find_runs, read_ends, read_run
-from instep.text import age, clean, columns, number, size
+from instep.text import Paint, age, clean, columns, fold, number, plain, size
 
 HEAD = ("run", "state", "step", "of", "best", "age", "size")
 TEXTS = ("run", "state", "best")
+STYLES = {"finished": "green", "running": "cyan", "failed": "red", "interrupted": "yellow"}
 
 
-def render(folder: str | Path = "runs", *, now_s: float | None = None) -> str:
+def render(folder: str | Path = "runs", *, now_s: float | None = None, width: int | None = None, paint: Paint = plain) -> str:
     """One line a run, by name."""
     folder = Path(folder)
     if not folder.is_dir():
@@ -19,8 +20,11 @@ def render(folder: str | Path = "runs", *, now_s: float | None = None) -> str:
     found = [read_run(path, read=read_ends) for path in find_runs(folder)]
     if not found:
         return f"no runs in {clean(str(folder))}"
-    lines = columns(HEAD, [_row(run, folder, time.time() if now_s is None else now_s) for run in found], left=TEXTS)
-    return "\n".join([*lines, *_problems(found, folder)])
+    rows = [_row(run, folder, time.time() if now_s is None else now_s) for run in found]
+    lines = columns(
+        HEAD, rows, left=TEXTS, width=width, optional=("size", "age", "of"), paint=paint, styles={"state": state_style}
+    )
+    return "\n".join([*lines, *_problems(found, folder, width)])
 
 
 def _row(run: RecordedRun, folder: Path, now_s: float) -> tuple[str, ...]:
@@ -36,9 +40,14 @@ def _row(run: RecordedRun, folder: Path, now_s: float) -> tuple[str, ...]:
     )
 
 
-def _problems(found: list[RecordedRun], folder: Path) -> list[str]:
+def _problems(found: list[RecordedRun], folder: Path, width: int | None) -> list[str]:
     problems = [f"{_name(run, folder)}: {clean(problem)}" for run in found for problem in run.problems]
-    return ["", *problems] if problems else []
+    return ["", *(one if width is None else fold(one, width) for one in problems)] if problems else []
+
+
+def state_style(state: str) -> str:
+    """How the state of a run is painted."""
+    return next((style for name, style in STYLES.items() if state.startswith(name)), "")
 
 
 def _name(run: RecordedRun, folder: Path) -> str:

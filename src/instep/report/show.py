@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,31 +11,61 @@ from instep.report import checkpoints
 from instep.report.shortened import shorten
 from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
-from instep.text import age, clean, columns, labelled, number, plural, rate, size, sparkline, wrapped
+from instep.text import (
+    GAP,
+    PROSE,
+    Paint,
+    age,
+    clean,
+    columns,
+    labelled,
+    number,
+    plain,
+    plural,
+    rate,
+    size,
+    sparkline,
+    wrapped,
+)
 
 LAST_EVALUATIONS = 10
 PLACES = frozenset({"step", "epoch"})  # columns that say where, not what
 
 
-def render(path: str | Path, *, width: int = 80, now_s: float | None = None) -> str:
-    """What the run was, its curves, its last evaluations and the best one, its checkpoints."""
+def render(
+    path: str | Path,
+    *,
+    width: int = 80,
+    table_width: int | None = None,
+    now_s: float | None = None,
+    paint: Paint = plain,
+) -> str:
+    """What the run was, its curves, its last evaluations and the best one, its checkpoints.
+
+    All numbers of an evaluation are shown, unless `table_width` says how much room there is.
+    """
     run = read_run(Path(path))
     now_s = time.time() if now_s is None else now_s
     parts = [
-        [_heading(run), *[f"note: {clean(problem)}" for problem in run.problems]],
-        labelled(_description(run, now_s), width=width),
-        _curves(run, width),
-        _evaluations(run),
-        _test(run.history),
-        _cycles(run.history, width),
-        checkpoints.lines(find_checkpoints(run.path), run.history, now_s),
+        [*_heading(run, width, paint), *_notes(run.problems, width, paint)],
+        labelled(_description(run, now_s), width=min(width, PROSE), paint=paint),
+        _curves(run, min(width, PROSE), paint),
+        _evaluations(run, table_width, paint),
+        _test(run.history, width),
+        _cycles(run.history, width, paint),
+        checkpoints.lines(find_checkpoints(run.path), run.history, now_s, paint=paint),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _heading(run: RecordedRun) -> str:
+def _heading(run: RecordedRun, width: int, paint: Paint) -> list[str]:
     title = run.description.get("title")
-    return clean(f"{run.path}: {title}" if isinstance(title, str) else str(run.path))
+    said = clean(f"{run.path}: {title}" if isinstance(title, str) else str(run.path))
+    return [paint(line, "bold") for line in wrapped(said, min(width, PROSE))]
+
+
+def _notes(problems: Sequence[str], width: int, paint: Paint) -> list[str]:
+    return [paint(line, "yellow") for one in problems for line in wrapped(f"note: {clean(one)}", min(width, PROSE))]
 
 
 def _description(run: RecordedRun, now_s: float) -> list[tuple[str, str]]:
@@ -78,7 +108,7 @@ def _why(run: RecordedRun) -> str:
     return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
-def _curves(run: RecordedRun, width: int) -> list[str]:
+def _curves(run: RecordedRun, width: int, paint: Paint) -> list[str]:
     """A line for each column: first and last value, and the curve between them."""
     history = run.history
     names = shorten(history.names, history.monitor).names
@@ -88,22 +118,25 @@ def _curves(run: RecordedRun, width: int) -> list[str]:
         return []
     room = max(10, width - max(map(len, curves)) - 24)
     rows = [(name, number(values[0]), number(values[-1]), sparkline(values, room)) for name, values in curves.items()]
-    lines = columns(("curve", "first", "last", ""), rows, left=("curve", ""))
+    lines = columns(
+        ("curve", "first", "last", ""), rows, left=("curve", ""), width=width, paint=paint, styles={"": lambda _: "cyan"}
+    )
     if run.left_out:
         every = len(history.updates) + run.left_out
-        lines.append(f"drawn from {len(history.updates):,} of {every:,} lines, the extremes among them")
+        lines += wrapped(f"drawn from {len(history.updates):,} of {every:,} lines, the extremes among them", width)
     return lines
 
 
-def _evaluations(run: RecordedRun) -> list[str]:
-    """The last ones, with the epoch and the step that the history has."""
+def _evaluations(run: RecordedRun, width: int | None, paint: Paint) -> list[str]:
+    """The last ones, with the epoch and the step that the history has; as many columns as fit, the monitored one among them."""
     history, every = run.history, len(run.history.evaluations) + run.left_out_evaluations
     shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
     if not shown:
         return ["no evaluations" if history.rows else "nothing was logged"]
-    names, left = shorten(
-        [name for name in history.names if name not in PLACES and any(name in row for row in shown)], history.monitor
-    )
+    found = [name for name in history.names if name not in PLACES and any(name in row for row in shown)]
+    places = len("epoch") + max(len("step"), *(len(f"{row['step']:,}") for row in shown))
+    room = None if width is None else width - places - len("best") - 3 * len(GAP)
+    names, left = shorten(found, history.monitor, room=room)
     rows = [
         (
             str(row["epoch"]),
@@ -113,7 +146,8 @@ def _evaluations(run: RecordedRun) -> list[str]:
         )
         for row in shown
     ]
-    lines = columns(("epoch", "step", *map(clean, names), ""), rows, left=("",))
+    styles = {history.monitor: lambda _: "bold", "": lambda _: "green"}
+    lines = columns(("epoch", "step", *map(clean, names), ""), rows, left=("",), paint=paint, styles=styles)
     if len(shown) < every:
         lines.insert(0, f"the last {len(shown)} of {every} evaluations")
     if left:
@@ -123,17 +157,17 @@ def _evaluations(run: RecordedRun) -> list[str]:
     return lines
 
 
-def _test(history: History) -> list[str]:
+def _test(history: History, width: int) -> list[str]:
     """The numbers of the test data, where the run has come to its end."""
     row = history.test
     if row is None:
         return []
     names = shorten(name for name in row if name not in (*PLACES, *NO_COLUMNS))
     numbers = [f"{clean(name)} {number(row[name])}" for name in names.names]
-    return [f"test: {', '.join([*numbers, *filter(None, [names.rest])])}"]
+    return wrapped(f"test: {', '.join([*numbers, *filter(None, [names.rest])])}", min(width, PROSE))
 
 
-def _cycles(history: History, width: int) -> list[str]:
+def _cycles(history: History, width: int, paint: Paint) -> list[str]:
     """What was chosen for each cycle, and what it brought; and why the last choice was made."""
     cycles = history.cycles
     if not cycles:
@@ -148,8 +182,8 @@ def _cycles(history: History, width: int) -> list[str]:
         )
         for row in cycles
     ]
-    lines = columns(("cycle", "steps", "max_lr", "confidence", "before", "after", "gain"), rows)
-    return [*lines, "", *wrapped(f"cycle {cycles[-1]['cycle']}: {clean(cycles[-1]['reason'])}", width)]
+    lines = columns(("cycle", "steps", "max_lr", "confidence", "before", "after", "gain"), rows, paint=paint)
+    return [*lines, "", *wrapped(f"cycle {cycles[-1]['cycle']}: {clean(cycles[-1]['reason'])}", min(width, PROSE))]
 
 
 def _listed(values: Mapping[str, Any]) -> str:

@@ -21,13 +21,15 @@ from rich.text import Text
 
 from instep.report.run_status import RunStatus
 from instep.report.shortened import shorten
-from instep.text import number
+from instep.text import PROSE, fold, number, wants_colour, wrapped
 
 if TYPE_CHECKING:
     from instep.records import Evaluation
 
 PAUSE_S = 0.15  # between two drawings
 GAP = "  "
+MARK, MORE = "best", "… 99 more"  # beside the numbers of a row, and of the head
+ECHO = "^C"  # what a terminal writes at the end of the live lines
 STYLES = {"loss": "bold", "metric": "bold cyan", "lr": "", "pace": "dim", "late": "yellow"}
 DONE, EDGE, TO_DO = "━", "╾", "─"
 
@@ -38,8 +40,8 @@ class Terminal:
     def __init__(self, status: RunStatus, stream: TextIO) -> None:
         self._status = status
         self._streams = sys.stdout, sys.stderr
-        # NO_COLOR drops bold and dim too: who sets it wants plain text. Texts are shown as they are, never as markup.
-        colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+        # Without colours, bold and dim go too: who sets NO_COLOR wants plain text. Texts are shown as they are, never as markup.
+        colours: Literal["auto"] | None = "auto" if wants_colour(stream) else None
         self._console = Console(file=stream, color_system=colours, highlight=False, markup=False, emoji=False, soft_wrap=True)
         # What is printed to a terminal goes above the lines; what is piped elsewhere goes on there.
         redirect = sys.stdout is not None and sys.stdout.isatty()
@@ -66,24 +68,35 @@ class Terminal:
     def evaluated(self, evaluation: Evaluation, *, best: bool) -> None:
         """A row of a table, under a head of its own where the names are new."""
         status, plan = self._status, self._status.plan
-        shown = shorten(evaluation, status.monitor)
-        names = ("epoch", "step", *shown.names)
         places = (status.epoch_of(evaluation.step, evaluation.epoch), f"{evaluation.step:,}")
-        widths = (max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}")), *(max(9, len(name)) for name in shown.names))
+        first = max(5, len(places[0])), max(4, len(f"{plan.total_steps:,}"))
+        room = self._console.width - sum(first) - 3 * len(GAP)
+        shown = shorten(evaluation, status.monitor, room=room - len(MARK))
+        if shown.left:
+            shown = shorten(evaluation, status.monitor, room=room - len(MORE))
+        names = ("epoch", "step", *shown.names)
+        widths = (*first, *(max(9, len(name)) for name in shown.names))
         if names != self._names:
             self._names = names
             head = GAP.join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-            self._say(Text(f"{head}{GAP}{shown.rest}".rstrip(), style="dim"))
+            self._say(Text(f"{head}{GAP}{f'… {shown.left:,} more' if shown.left else ''}".rstrip(), style="dim"))
         line = Text()
         for name, cell, width in zip(names, (*places, *(number(evaluation[name]) for name in shown.names)), widths, strict=True):
             line.append(f"{cell:>{width}}", style="bold" if name == status.monitor else "").append(GAP)
-        self._say(line.append("best", style="green") if best else line)
+        self._say(line.append(MARK, style="green") if best else line)
 
     def epoch_ended(self) -> None:
-        self._say(Text(GAP.join([*self._status.where(), *(words for _, words in self._status.numbers())])))
+        """The place, and as many numbers as fit."""
+        line = Text(GAP.join(self._status.where()))
+        for _, words in self._status.numbers():
+            if len(line) + len(GAP) + len(words) < self._console.width:
+                line.append(GAP + words)
+        self._say(line)
 
     def note(self, text: str) -> None:
-        self._say(Text().append("note: ", style="yellow").append(text))
+        first, *others = wrapped(text, min(self._console.width, PROSE) - len("note: ")) or [""]
+        line = Text().append("note: ", style="yellow").append(first)
+        self._say(line.append("".join(f"\n{' ' * len('note: ')}{other}" for other in others)))
 
     def flush(self) -> None:
         """Print what waits, of a run that does not start."""
@@ -93,7 +106,8 @@ class Terminal:
 
     def close(self, summary: str) -> None:
         if self._open:
-            self._waiting.append(Text(summary, style="bold"))
+            if summary:
+                self._waiting.append(Text(fold(summary, self._console.width), style="bold"))
             self._stop()
 
     def _say(self, line: Text) -> None:
@@ -142,7 +156,7 @@ class Terminal:
                 self._live.stop()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = options.max_width - 1
+        width = options.max_width - len(ECHO)
         yield self._place(width, plain=options.ascii_only)
         yield self._numbers(width)
 

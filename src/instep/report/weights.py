@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from instep.checkpoint.difference import form
-from instep.text import clean, columns, listed, number
+from instep.text import Paint, clean, columns, listed, number, plain
 
 SHOWN = 20
 
@@ -23,7 +23,9 @@ class Compared:
     note: str = ""
 
 
-def lines(one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[str, str]) -> list[str]:
+def lines(
+    one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[str, str], *, width: int | None = None, paint: Paint = plain
+) -> list[str]:
     """A verdict, then the tensors that differ, the most different first."""
     ours, theirs = ({n: v for n, v in state.items() if isinstance(v, Tensor)} for state in (one, other))
     different = [found for name in ours if name in theirs and (found := compare(name, ours[name], theirs[name]))]
@@ -38,7 +40,7 @@ def lines(one: Mapping[str, Any], other: Mapping[str, Any], names: tuple[str, st
         return [f"{said} are bitwise equal", *alone]
     different.sort(key=lambda found: (found.relative is not None, -(found.relative or 0.0)))
     rows = [(clean(f.name), number(f.largest), number(f.relative), f.note) for f in different[:SHOWN]]
-    table = columns(("tensor", "largest difference", "relative", ""), rows, left=("tensor", ""))
+    table = columns(("tensor", "largest difference", "relative", ""), rows, left=("tensor", ""), width=width, paint=paint)
     more = [f"and {len(different) - SHOWN:,} more"] if len(different) > SHOWN else []
     return [f"weights: {len(different):,} of {common:,} tensors differ", *table, *more, *alone]
 

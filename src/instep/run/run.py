@@ -436,9 +436,15 @@ class Run:
         """Where to write, for a run that has not begun."""
         self.folder = Path(folder)
 
-    def set_progress(self, show: bool | None) -> None:
-        """Whether to show progress: True, False, or None for what suits the terminal."""
-        self.logbook.show = lambda plan: self._show(show if self.world.is_first else False, plan)
+    def set_progress(self, show: bool | None, *, says_end: bool = True) -> None:
+        """Whether to show progress: True, False, or None for what suits the terminal; whether it sums up the run at the end."""
+
+        def shown(plan: Plan) -> Progress:
+            progress = self._show(show if self.world.is_first else False, plan)
+            progress.says_end = says_end
+            return progress
+
+        self.logbook.show = shown
 
     def set_lr(self, lr: float) -> None:
         """The learning rate, for a run that has not begun."""

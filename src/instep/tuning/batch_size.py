@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import needs_two, require_whole
 from instep.records import StepResult
-from instep.text import bar, columns, many, size, wrapped
+from instep.text import bar, coloured, columns, many, plain, size, wrapped
 from instep.tuning import pace, resident, trying
 from instep.tuning.measuring import Measuring, largest_within
 from instep.tuning.pace import Paced
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 How = Literal["trying", "measuring"]
 BARS = 24  # characters
+STYLES = {"": lambda _: "cyan", " ": lambda _: "green"}
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,12 @@ class BatchSizeSearch:
         return block(pictures([self.chart()] if self.paces else []), said)
 
     def __str__(self) -> str:
-        lines = wrapped(f"largest micro-batch: {self.largest:,} samples; {self.reason}", 80)
+        return self.text()
+
+    def text(self, *, width: int = 80, colour: bool = False) -> str:
+        """The largest size and why, how fast each one is, and what to use."""
+        paint = coloured if colour else plain
+        lines = [paint(line, "bold") for line in wrapped(f"largest micro-batch: {self.largest:,} samples; {self.reason}", width)]
         if self.paces:
             best = max(paced.samples_per_s for paced in self.paces)
             rows = [
@@ -116,8 +122,8 @@ class BatchSizeSearch:
                 )
                 for p in self.paces
             ]
-            lines += ["", *columns(("samples", "samples/s", "", " "), rows, left=("", " "))]
-        return "\n".join([*lines, "", self.advice])
+            lines += ["", *columns(("samples", "samples/s", "", " "), rows, left=("", " "), paint=paint, styles=STYLES)]
+        return "\n".join([*lines, "", *wrapped(self.advice, width)])
 
 
 def find_batch_size(

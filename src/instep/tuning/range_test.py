@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
+from instep.text import coloured, plain
 from instep.tuning.curve import Curve, merged
 from instep.tuning.recommendation import Recommendation, recommend, rules_of
 from instep.tuning.rehearsal import Rehearsal, require_one_optimizer
@@ -129,10 +130,15 @@ class RangeTest:
         """Everything as JSON; what is not finite is null."""
         return json.dumps({**self.to_record(), "sweeps": [_finite(curve.losses) for curve in self.sweeps]})
 
-    def __str__(self) -> str:
+    def text(self, *, width: int = 80, colour: bool = False) -> str:
+        """The curve, the rules and the reason."""
         from instep.tuning import textplot
 
-        return textplot.draw(self.curve, self.rules, self.recommendation)
+        paint = coloured if colour else plain
+        return textplot.draw(self.curve, self.rules, self.recommendation, width=width, paint=paint)
+
+    def __str__(self) -> str:
+        return self.text()
 
     def __repr__(self) -> str:
         found = "none" if self.suggestion is None else f"{self.suggestion:.2g}, confidence {self.confidence:.2f}"

@@ -4,30 +4,36 @@ import math
 from collections.abc import Mapping, Sequence
 
 from instep.drawing.axis import Axis, decades
-from instep.text import number, rate, wrapped
+from instep.text import Paint, number, plain, rate, wrapped
 from instep.tuning.curve import Curve
 from instep.tuning.recommendation import Recommendation
 from instep.tuning.scale import shown_range
 
 WIDTH, HEIGHT = 60, 10  # of the curve, in characters
+LAST_TICK = 8  # that a label may stand out at the right
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the bits of a braille sign, row by row
 CHOSEN = "▲"
 
 
-def draw(curve: Curve, rules: Mapping[str, float | None], choice: Recommendation) -> str:
-    """The curve with its axes, one line a rule, and the reason."""
+def draw(
+    curve: Curve, rules: Mapping[str, float | None], choice: Recommendation, *, width: int = 80, paint: Paint = plain
+) -> str:
+    """The curve with its axes, one line a rule, and the reason; no line is longer than `width`."""
     low, high = shown_range(curve)
     labels = {0: number(high), HEIGHT - 1: number(low)}
     margin = max(map(len, labels.values())) + 1
-    lines = [f"{labels.get(row, ''):>{margin}} │{line}".rstrip() for row, line in enumerate(dots(curve, low, high))]
+    across = max(20, min(WIDTH, width - margin - 2 - LAST_TICK))
+    drawn = dots(curve, low, high, across)
+    lines = [f"{labels.get(row, ''):>{margin}} │{paint(line.rstrip(), 'cyan')}" for row, line in enumerate(drawn)]
     indent = " " * (margin + 2)
     lines += [
-        " " * (margin + 1) + "└" + "─" * WIDTH,
-        indent + ticks(curve),
-        (indent + marks(curve, rules, choice)).rstrip(),
+        " " * (margin + 1) + "└" + "─" * across,
+        indent + ticks(curve, across),
+        (indent + marks(curve, rules, choice, across).replace(CHOSEN, paint(CHOSEN, "bold green"))).rstrip(),
         "",
     ]
-    return "\n".join([*lines, *legend(rules, choice), "", *wrapped(as_sentence(choice), margin + 2 + WIDTH)])
+    sentence = [paint(line, "bold") for line in wrapped(as_sentence(choice), min(width, margin + 2 + WIDTH))]
+    return "\n".join([*lines, *legend(rules, choice), "", *sentence])
 
 
 def as_sentence(choice: Recommendation) -> str:
@@ -37,36 +43,36 @@ def as_sentence(choice: Recommendation) -> str:
     return f"suggestion {rate(choice.suggestion)} (confidence {choice.confidence:.2f}): {choice.reason}"
 
 
-def dots(curve: Curve, low: float, high: float) -> list[str]:
+def dots(curve: Curve, low: float, high: float, width: int = WIDTH) -> list[str]:
     """The smoothed curve, two dots to a character across and four down; gaps between neighbours are filled."""
-    cells = [[0] * WIDTH for _ in range(HEIGHT)]
+    cells = [[0] * width for _ in range(HEIGHT)]
     before: int | None = None
-    for x in range(2 * WIDTH):
-        y = _row(_at(curve, x / (2 * WIDTH - 1)), low, high)
+    for x in range(2 * width):
+        y = _row(_at(curve, x / (2 * width - 1)), low, high)
         for filled in range(min(y, y if before is None else before), max(y, y if before is None else before) + 1):
             cells[filled // 4][x // 2] |= DOTS[filled % 4][x % 2]
         before = y
     return ["".join(chr(0x2800 + bits) if bits else " " for bits in line) for line in cells]
 
 
-def ticks(curve: Curve) -> str:
+def ticks(curve: Curve, width: int = WIDTH) -> str:
     """The learning rates under the axis: the whole decades, as many as there is room for."""
-    line = [" "] * (WIDTH + 8)
+    line = [" "] * (width + LAST_TICK)
     free = 0
     for power in decades(curve.lrs[0], curve.lrs[-1]):
-        label, column = f"{power:g}", _column(curve, power)
+        label, column = f"{power:g}", _column(curve, power, width)
         if column >= free and column + len(label) <= len(line):
             line[column : column + len(label)] = label
             free = column + len(label) + 2
     return "".join(line).rstrip()
 
 
-def marks(curve: Curve, rules: Mapping[str, float | None], choice: Recommendation) -> str:
+def marks(curve: Curve, rules: Mapping[str, float | None], choice: Recommendation, width: int = WIDTH) -> str:
     """The rules by their first letters where they stand, the chosen one as a triangle."""
-    line = [" "] * WIDTH
+    line = [" "] * width
     for name, lr in sorted(rules.items(), key=lambda rule: rule[0] == choice.rule):  # the chosen one last, over the others
         if lr is not None and curve.lrs[0] <= lr <= curve.lrs[-1]:
-            line[_column(curve, lr)] = CHOSEN if name == choice.rule else name[0]
+            line[_column(curve, lr, width)] = CHOSEN if name == choice.rule else name[0]
     return "".join(line)
 
 
@@ -98,5 +104,5 @@ def _row(loss: float, low: float, high: float) -> int:
     return round((1 - Axis(low, high).share(loss)) * (4 * HEIGHT - 1))
 
 
-def _column(curve: Curve, lr: float) -> int:
-    return round(Axis(curve.lrs[0], curve.lrs[-1], log=True).share(lr) * (WIDTH - 1))
+def _column(curve: Curve, lr: float, width: int) -> int:
+    return round(Axis(curve.lrs[0], curve.lrs[-1], log=True).share(lr) * (width - 1))

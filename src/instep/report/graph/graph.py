@@ -18,6 +18,7 @@ from instep.report.graph.drawing import Drawing, draw
 from instep.report.graph.html import fragment, page
 from instep.report.graph.svg import svg
 from instep.report.graph.tree import tree
+from instep.text import coloured, plain
 
 
 class Graph:
@@ -27,9 +28,9 @@ class Graph:
         self.drawing = drawing
         self.record = record  # the data; None for a difference
 
-    def tree(self, *, width: int = 80, depth: int | None = None) -> str:
+    def tree(self, *, width: int = 80, depth: int | None = None, colour: bool = False) -> str:
         """Text for a terminal; modules deeper than `depth` are one line each."""
-        return tree(self.drawing, width=width, depth=depth)
+        return tree(self.drawing, width=width, depth=depth, paint=coloured if colour else plain)
 
     def dot(self) -> str:
         """For Graphviz."""

@@ -3,19 +3,21 @@
 from collections.abc import Iterator
 
 from instep.report.graph.drawing import Box, Drawing
-from instep.text import size, wrapped
+from instep.text import Paint, plain, size, wrapped
 
 SIGNS = {"parameter": "●", "input": "○", "operation": "·", "cut": "✂", "result": "=", "unreached": "!"}
 MARKS = {"": "", "first": "- ", "second": "+ "}
+STYLES = {"●": "cyan", "✂": "yellow", "!": "yellow", "=": "bold", "-": "red", "+": "green"}  # by the first sign of a line
 
 
-def tree(drawing: Drawing, *, width: int = 80, depth: int | None = None) -> str:
+def tree(drawing: Drawing, *, width: int = 80, depth: int | None = None, paint: Paint = plain) -> str:
     """Lines of at most `width` columns; modules deeper than `depth` are one line each."""
-    lines = [*wrapped(f"{drawing.title}: {drawing.summary}", width)]
-    lines += [_line(prefix + text, kept, width) for prefix, text, kept in _below(drawing, _children(drawing), None, "", depth)]
+    lines = [paint(line, "bold") for line in wrapped(f"{drawing.title}: {drawing.summary}", width)]
+    below = _below(drawing, _children(drawing), None, "", depth)
+    lines += [_line(prefix, text, kept, width, paint) for prefix, text, kept in below]
     for note in drawing.notes:
         first, *others = wrapped(note, width - 2) or [""]
-        lines += [f"! {first}", *(f"  {other}" for other in others)]
+        lines += [paint(line, "yellow") for line in (f"! {first}", *(f"  {other}" for other in others))]
     return "\n".join(lines)
 
 
@@ -62,12 +64,14 @@ def _box_text(box: Box) -> str:
     return f"{SIGNS[box.kind]} {box.label}  {detail}".rstrip()
 
 
-def _line(text: str, kept: int, width: int) -> str:
+def _line(prefix: str, text: str, kept: int, width: int, paint: Paint) -> str:
     """What is saved stands at the right edge."""
     from rich.cells import cell_len, set_cell_size
 
     said = size(kept) if kept else ""
-    room = width - (len(said) + 1 if said else 0)
+    prefix = prefix[: width // 2]  # of modules that are very deep
+    room = width - len(prefix) - (len(said) + 1 if said else 0)
     if cell_len(text) > room:
         text = set_cell_size(text, room - 1).rstrip() + "…"
-    return f"{text}{' ' * (room + 1 - cell_len(text))}{said}" if said else text
+    gap = " " * (room + 1 - cell_len(text)) if said else ""
+    return f"{paint(prefix, 'dim')}{paint(text, STYLES.get(text[:1], ''))}{gap}{paint(said, 'dim')}"
