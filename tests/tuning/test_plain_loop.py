@@ -44,7 +44,7 @@ def plain_number(model: nn.Module, batch: Any) -> Tensor:
         {"precision": "bf16"},
         {"drop_last": True},
     ],
-    ids=str,
+    ids=["plain", "clip_norm", "clip_value", "loss", "mapping", "number", "bf16", "drop_last"],
 )
 def test_it_trains_as_the_trainer_does(other: dict[str, Any]) -> None:
     trainer, plain = made(**other), made(**other)
