@@ -5,14 +5,18 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from clock import Clock
 
 pytest_plugins = ["running", "browser"]
 # What a shell may have set decides nothing. One thread: the models are tiny, a second one only waits for the first.
 os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "LINES": "24"}
-for name in ("NO_COLOR", "FORCE_COLOR", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
     os.environ.pop(name, None)
+# A busy machine is no failure.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(optionalhook=True)  # where pytest-xdist is

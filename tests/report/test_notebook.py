@@ -57,7 +57,7 @@ def test_one_output_says_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "width: 25.0%" in outputs.html
     (drawn,) = outputs.shown
     assert len(drawn) == 3  # start, now, close; nothing for a line of the log or an evaluation
-    assert outputs.text == "finished at step 300 after 0:10, best valid/accuracy 0.7000 at step 120"
+    assert outputs.text == "finished at step 300 after 0:10, best valid/accuracy 0.7000 in epoch 1 (step 120)"
     assert "<b>finished at step 300" in outputs.html
     assert "progressbar" not in outputs.html
     assert "Loss by step: loss from 0.6000 to 0.2000, valid/loss from 0.5000 to 0.4000" in outputs.html

@@ -16,7 +16,7 @@ def parts(text: str) -> list[list[str]]:
 
 def test_a_run_is_shown(tmp_path: Path) -> None:
     run = told.run_folder(tmp_path / "digits")
-    heading, description, curves, evaluations, best = parts(render(run, now_s=told.CREATED.timestamp() + 300))
+    heading, description, curves, evaluations, best = parts(render(run, width=200, now_s=told.CREATED.timestamp() + 300))
     assert heading == [f"{run}: handwritten digits"]
     rows = dict(line.split(maxsplit=1) for line in description)
     assert rows.pop("created").endswith(", 5 min ago")
@@ -89,7 +89,7 @@ def test_missing_and_damaged_files_are_a_line_each(tmp_path: Path) -> None:
     (run / "run.json").write_text("[]", encoding="utf-8")
     with (run / "history.jsonl").open("a", encoding="utf-8") as file:
         file.write("nonsense\n" * 2)
-    first, second, third = parts(render(run))[0]
+    first, second, third = parts(render(run, width=200))[0]
     assert first == str(run)
     assert (second, third) == (
         "note: run.json is not a JSON object",
