@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
 SEED ?= any
 MINUTES ?=
 
-.PHONY: setup demo test test-slow lint format bench bench-peers pictures clean
+.PHONY: setup demo test test-slow test-extras lint format bench bench-peers pictures clean
 
 setup: $(READY)
 
@@ -29,6 +29,18 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(PYTEST) -m slow --no-loadscope-reorder --shuffle $(SEED) $(if $(MINUTES),--minutes $(MINUTES))
+
+# With the outside packages that Instep works with, in an environment of its own
+EXTRAS := .venv-extras
+
+test-extras: $(EXTRAS)/.ready
+	$(EXTRAS)/bin/python -m pytest -n $(WORKERS) --durations=10 -m extras
+
+$(EXTRAS)/.ready: requirements-extras.lock pyproject.toml
+	$(PYTHON) -m venv $(EXTRAS)
+	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-extras.lock
+	$(EXTRAS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -68,4 +80,4 @@ $(PEERS)/.ready: benchmarks/peers.lock pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXTRAS) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
