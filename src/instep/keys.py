@@ -50,6 +50,8 @@ _SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT, _SAMPLER, _TRANSFORM = (
 
 # What `np.random.seed` calls, without the 7 µs that it takes between two updates to find that out.
 _seed_numpy = np.random.mtrand._rand.seed
+# What `random.seed` calls for a whole number, without its look at the other kinds of seeds.
+_seed_python = super(random.Random, random._inst).seed  # type: ignore[attr-defined]
 
 
 def _key(purpose: "hashlib.blake2b", seed: int, first: int, second: int) -> int:
@@ -145,7 +147,8 @@ def seed_torch(key: int, device: torch.device | None = None) -> None:
 
 def seed_host(key: int) -> None:
     """Seed Python's and NumPy's global generators (8 µs)."""
-    random.seed(key)
+    _seed_python(key)
+    random._inst.gauss_next = None  # type: ignore[attr-defined]  # the second of a pair that was drawn before
     _seed_numpy(key & 0xFFFFFFFF)
 
 

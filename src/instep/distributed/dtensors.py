@@ -29,10 +29,14 @@ def class_of(module: nn.Module) -> type[nn.Module]:
 
 def local(tensors: Iterable[Tensor]) -> list[Tensor]:
     """What of each is held here: memory that can be written to. Tensors that are whole are given as they are."""
+    tensors = list(tensors)
     if _MODULE not in sys.modules:
-        return list(tensors)
+        return tensors
+    sharded = sys.modules[_MODULE].DTensor
+    if sharded not in set(map(type, tensors)):  # it has no subclasses; one look at 27 tensors takes 3 µs, 27 looks take 20
+        return tensors
     with torch.no_grad():
-        return [tensor.to_local() if is_sharded(tensor) else tensor for tensor in tensors]  # type: ignore[attr-defined]
+        return [tensor.to_local() if isinstance(tensor, sharded) else tensor for tensor in tensors]
 
 
 def whole(tensor: Tensor) -> Tensor:

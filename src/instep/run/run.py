@@ -36,7 +36,7 @@ from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, SampleLoss, StepResult
 from instep.run.changes import ignores_length
 from instep.run.checkpoints import Saver
-from instep.run.description import Description, as_json, plan_of
+from instep.run.description import Description, as_json, brief_plan_of, plan_of
 from instep.run.entry import FolderEntry, checkpoints_in
 from instep.run.logbook import Logbook, Notices, Progress
 from instep.run.options import Options
@@ -164,7 +164,7 @@ class Run:
         if state.why_stopped:
             ended = f"stopped at step {state.step:,}: {state.why_stopped}. Nothing"
         effect = ", so what has changed has no effect" if has_changed else ""
-        self.logbook.remark(self.plan_text(), f"{who} {ended} is left to train{effect}. {self._how_to_go_on()}")
+        self.logbook.remark(self.brief_plan(), f"{who} {ended} is left to train{effect}. {self._how_to_go_on()}")
 
     def _how_to_go_on(self) -> str:
         if self.folder is None:
@@ -417,6 +417,10 @@ class Run:
     def plan_text(self) -> Plan:
         """The run before its first step, as data."""
         return plan_of(self._description)
+
+    def brief_plan(self) -> Plan:
+        """What progress shows of it."""
+        return brief_plan_of(self._description)
 
     def describe(self, *, content: bool = True) -> dict[str, Any]:
         """Everything that decides the result, as `run.json` keeps it. Without `content`, data in memory is not read whole."""

@@ -243,7 +243,7 @@ class Session:
             run.say_finished(has_changed=found.has_changed)
             return
         state.weights_step = None
-        run.logbook.open(run.plan_text(), state.step)
+        run.logbook.open(run.brief_plan(), state.step)
         if state.cycles is not None and state.step:
             run.logbook.go_on_to(state.stop)
         for notice in found.notices:
