@@ -11,8 +11,6 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-import torch
-from torch import Tensor
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -62,10 +60,10 @@ class Stopping:
         self._interrupt = AgreedInterrupt()
         return self._interrupt
 
-    def flags(self, lacking: bool) -> Tensor:
+    def flags(self, lacking: bool) -> list[float]:
         """Whether a gradient is lacking here, and each signal."""
         asked = None if self._interrupt is None else self._interrupt.noted
-        return torch.tensor([float(lacking), *(float(asked == number) for number in SIGNALS)], dtype=torch.float64)
+        return [float(lacking), *(float(asked == number) for number in SIGNALS)]
 
     def take(self, totals: list[float]) -> bool:
         """Whether some process lacks a gradient; notes the signals that some process has heard."""

@@ -4,7 +4,8 @@ DistributedDataParallel does it, while the last backward is still going on. It i
 nothing else, and calls whatever it is given: so an objective gets the user's own model, with all its methods, and each of several
 objectives has an exchange of its own. It knows nothing of the earlier micro-batches.
 
-Counts, losses and flags travel as the gradient of one more parameter: processes wait for each other once an update, not twice.
+Counts, losses and flags travel as the gradient of one more parameter, in the same message as other gradients: processes wait for
+each other once an update, not twice.
 
 DistributedDataParallel waits for every parameter on every process. Those that one has no gradient for (its part of the batch is
 empty, nothing in it counts, a branch was not taken) go backward with zeros there: nobody waits for ever, nothing is skipped.
@@ -23,6 +24,7 @@ from torch.optim import Optimizer
 
 from instep.distributed.dtensors import is_sharded
 from instep.distributed.interrupt import Stopping
+from instep.distributed.packed_numbers import dtype_for, pack, packed_length, unpack
 from instep.distributed.stand_in import StandIn
 from instep.distributed.world import World
 from instep.errors import NonFiniteLoss
@@ -88,8 +90,9 @@ class Turn:
         if self._wrapped is None or len(trained) != len(self._parameters) or any(map(_is_other, trained, self._parameters)):
             self._wrapped = None  # the old one lets go of its hooks first
             self._parameters = trained
-            length = sums.length + (0 if self._flags_apart else FLAGS)
-            self._told = nn.Parameter(torch.zeros(length, dtype=torch.float64, device=self._device))
+            dtype = dtype_for(trained)
+            length = packed_length(sums.length + (0 if self._flags_apart else FLAGS), dtype)
+            self._told = nn.Parameter(torch.zeros(length, dtype=dtype, device=self._device))
             self._wrapped = DistributedDataParallel(_Parameters([self._told, *trained]), init_sync=False)
             self._settle_groups(self._wrapped)
 
@@ -136,7 +139,8 @@ class Turn:
 
         On an accelerator the flags, which the host knows and has to know, go between the hosts: nobody waits for the device.
         """
-        numbers, flags = sums.numbers(self._device), torch.cat([self._stopping.flags(bool(lacking)), self._part_flags(sums)])
+        numbers, own = sums.numbers(self._device), [*self._stopping.flags(bool(lacking)), *self._part_flags(sums)]
+        flags = torch.tensor(own, dtype=torch.float64)
         if self._flags_apart:
             numbers = self._sum(numbers, missing)
             self._world.sum(flags)
@@ -155,15 +159,16 @@ class Turn:
     def _sum(self, numbers: Tensor, missing: list[Tensor]) -> Tensor:
         """The sums over all processes; ends the exchange of the gradients."""
         zeros = [torch.zeros_like(parameter) for parameter in missing]
-        torch.autograd.backward([*missing, self._told], [*zeros, numbers * self.processes])
+        own = pack(numbers, self._told.dtype) * self.processes  # their mean is the sum
+        torch.autograd.backward([*missing, self._told], [*zeros, own])
         told, self._told.grad = self._told.grad, None
         assert told is not None
-        return told if self.processes & (self.processes - 1) == 0 else _whole_where_near(told)
+        return unpack(told, self.processes)
 
-    def _part_flags(self, sums: Sums) -> Tensor:
+    def _part_flags(self, sums: Sums) -> tuple[float, float]:
         """Whether losses of this process have parts, and ones that not all processes know of."""
         names = sums.part_names
-        return torch.tensor([bool(names), not set(names) <= set(self._part_names)], dtype=torch.float64)
+        return float(bool(names)), float(not set(names) <= set(self._part_names))
 
     def _exchange_parts(self, sums: Sums, *, are_new: bool) -> None:
         """The parts of the losses of all processes; only runs that have some come here."""
@@ -261,12 +266,6 @@ class _Parameters(nn.Module):
 
     def forward(self, call: Callable[[], T]) -> T:
         return call()
-
-
-def _whole_where_near(totals: Tensor) -> Tensor:
-    """DistributedDataParallel multiplies by 1/processes, which rounds where they are no power of two: counts are whole again."""
-    nearest = totals.round()
-    return torch.where((totals - nearest).abs() <= 1e-15 * nearest.abs(), nearest, totals)
 
 
 def _is_other(one: Tensor, other: Tensor) -> bool:
