@@ -100,7 +100,7 @@ class Controller:
     def _start(self, works: list[str], processes: int) -> None:
         """The processes of all who have something to do in these works."""
         for name in self._options.library:
-            if any(not CONTESTANTS[name].reason_against(work, WORKS[work]) for work in works):
+            if any(not CONTESTANTS[name].reason_against(work, WORKS[work]) for work in works if takes_part(name, work)):
                 self._teams[name] = Team(name, processes, self._folder)
         for name, team in list(self._teams.items()):
             try:
@@ -114,7 +114,7 @@ class Controller:
         work = WORKS[name]
         rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
         for threads in work.threads:
-            contestants = list(self._options.library)  # the plain loop is first: the others are compared with it
+            contestants = [one for one in self._options.library if takes_part(one, name)]  # the plain loop is first
             self._round(name, threads, contestants, checked=True, counted=work.fresh)
             for _ in range(rounds - int(work.fresh)):
                 self._shuffle(contestants)
@@ -157,6 +157,10 @@ class Controller:
 
     def _say(self, text: str) -> None:
         print(f"{time.perf_counter() - self._begun:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+
+def takes_part(contestant: str, work: str) -> bool:
+    return not WORKS[work].only or contestant in WORKS[work].only
 
 
 def machine() -> dict[str, Any]:

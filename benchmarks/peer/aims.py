@@ -28,7 +28,7 @@ def judge(results: Results) -> list[Aim]:
         *checkpoint(results),
         *at_least(results, "processes", "hand", 0.97),
         *at_least(results, "processes", "hand", 0.97, "processor_s"),
-        *(aim for name in ("mlp-64", "mlp-512", "cnn", "transformer") for aim in defaults(results, name)),
+        *defaults(results, "epochs"),
     ]
 
 
@@ -69,7 +69,7 @@ def defaults(results: Results, work: str) -> Iterator[Aim]:
     for threads in WORKS[work].threads:
         speed = results.speed(work, threads, "instep-defaults", "instep")
         if speed is not None:
-            yield Aim(f"`{work}`, {plural(threads)}: with defaults ≥ 0.95 × the lean Trainer", f"{speed:.3f} ×", speed >= 0.95)
+            yield Aim(f"`{work}`, {plural(threads)}: Instep with its defaults ≥ 0.95 × the lean Trainer", f"{speed:.3f} ×", speed >= 0.95)
 
 
 def start(results: Results) -> Iterator[Aim]:

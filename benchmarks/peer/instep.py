@@ -18,7 +18,7 @@ def build(job: Job, **other: Any) -> Trainer:
         loss=cross_entropy,
         optimizer=job.optimizer(),
         train=job.dataset() if job.work.workers else job.data,
-        epochs=1,
+        epochs=job.work.epochs,
         batch_size=job.work.batch,
         update_cycle=job.work.pieces,
         num_workers=job.work.workers,

@@ -12,7 +12,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 CHART = PAGE.with_suffix(".svg")
 BEGIN, END = "<!-- results: written by make bench-peers -->\n", "<!-- end of the results -->"
 TRAINING = ("mlp-64", "mlp-512", "cnn", "transformer", "workers", "processes")
-AROUND = ("start", "resume-early", "resume", "checkpoint")
+AROUND = ("epochs", "start", "resume-early", "resume", "checkpoint")
 
 
 def write_page(results: Results) -> None:

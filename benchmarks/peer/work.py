@@ -135,6 +135,8 @@ class Work:
     most_rounds: int = 99  # fewer where one is long
     fresh: bool = False  # a process of its own, timed from its start to its end
     start: int = 0  # updates done before the resumed one, or between two checkpoints
+    epochs: int = 1
+    only: tuple[str, ...] = ()  # who takes part, where that is not everybody
 
     def quick(self) -> "Work":
         """The same, small: to see that everything runs."""
@@ -149,7 +151,10 @@ WORKS: dict[str, Work] = {
     "mlp-512": Work("MLP 784-128-10, batch 512", 12_800, 512, small_mlp, flat, turns=2),
     "cnn": Work("CNN on 1×28×28, batch 64", 1_920, 64, cnn, lambda n: classes(n, 1, 28, 28), turns=2),
     "transformer": Work(
-        *("transformer, 4 micro-batches, by tokens", 256, 16, Tokens, sentences), kind="tokens", pieces=4, turns=2
+        *("transformer, 4 micro-batches, by tokens", 512, 16, Tokens, sentences), kind="tokens", pieces=4
+    ),
+    "epochs": Work(
+        "ten epochs of an MLP, batch 64", 12_800, 64, small_mlp, flat, epochs=10, only=("instep", "instep-defaults")
     ),
     "workers": Work(
         *("200 µs of Python a sample, 2 workers", 3_200, 64, lambda: mlp(64, 32, 10), lambda n: classes(n, 64)),
@@ -177,7 +182,7 @@ WORKS: dict[str, Work] = {
         start=1220,
     ),
     "checkpoint": Work(
-        *("a checkpoint of 300 MB every 50 updates", 100 * 8, 8, lambda: Marked(24_576, 2), lambda n: classes(n, 2048)),
+        *("a checkpoint of 300 MB every 50 updates", 150 * 8, 8, lambda: Marked(24_576, 2), lambda n: classes(n, 2048)),
         kind="checkpoint",
         threads=(1, 2),
         most_rounds=2,

@@ -104,14 +104,17 @@ class Worker:
 
 
 def seconds_of_checkpoint(job: Job) -> float:
-    """How much longer the updates from a checkpoint to the next one take than so many do: stall, and what writing takes away."""
+    """How much longer the updates from the second checkpoint to the third take than so many do: stall, and what writing takes.
+
+    (The first one is not like the others: whoever copies takes fresh memory for it.)
+    """
     assert isinstance(job.model, Marked)
     marks, every = job.model.marks[-job.updates :], job.work.start
-    assert len(marks) == 2 * every, f"{len(marks)} forwards, not {2 * every}"
+    assert len(marks) == 3 * every, f"{len(marks)} forwards, not {3 * every}"
     written = sum(path.stat().st_size for path in job.folder.rglob("*") if path.is_file())
     assert written >= 0.99 * job.model.checkpoint_bytes(), f"a checkpoint of {written / 1e6:.0f} MB: not all of the state"
     gaps = [later - earlier for earlier, later in pairwise(marks)]
-    return sum(gaps[every - 1 :]) - every * statistics.median(gaps[every // 10 :])
+    return sum(gaps[2 * every - 1 :]) - every * statistics.median(gaps[every // 10 :])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
