@@ -69,7 +69,11 @@ def defaults(results: Results, work: str) -> Iterator[Aim]:
     for threads in WORKS[work].threads:
         speed = results.speed(work, threads, "instep-defaults", "instep")
         if speed is not None:
-            yield Aim(f"`{work}`, {plural(threads)}: Instep with its defaults ≥ 0.95 × the lean Trainer", f"{speed:.3f} ×", speed >= 0.95)
+            yield Aim(
+                f"`{work}`, {plural(threads)}: Instep with its defaults ≥ 0.95 × the lean Trainer",
+                f"{speed:.3f} ×",
+                speed >= 0.95,
+            )
 
 
 def start(results: Results) -> Iterator[Aim]:

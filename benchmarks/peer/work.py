@@ -150,12 +150,8 @@ WORKS: dict[str, Work] = {
     "mlp-64": Work("MLP 784-128-10, batch 64", 12_800, 64, small_mlp, flat, turns=2),
     "mlp-512": Work("MLP 784-128-10, batch 512", 12_800, 512, small_mlp, flat, turns=2),
     "cnn": Work("CNN on 1×28×28, batch 64", 1_920, 64, cnn, lambda n: classes(n, 1, 28, 28), turns=2),
-    "transformer": Work(
-        *("transformer, 4 micro-batches, by tokens", 512, 16, Tokens, sentences), kind="tokens", pieces=4
-    ),
-    "epochs": Work(
-        "ten epochs of an MLP, batch 64", 12_800, 64, small_mlp, flat, epochs=10, only=("instep", "instep-defaults")
-    ),
+    "transformer": Work(*("transformer, 4 micro-batches, by tokens", 512, 16, Tokens, sentences), kind="tokens", pieces=4),
+    "epochs": Work("ten epochs of an MLP, batch 64", 12_800, 64, small_mlp, flat, epochs=10, only=("instep", "instep-defaults")),
     "workers": Work(
         *("200 µs of Python a sample, 2 workers", 3_200, 64, lambda: mlp(64, 32, 10), lambda n: classes(n, 64)),
         workers=2,

@@ -222,7 +222,8 @@ class Trainer:
                 results = {}
                 for stepper in session.due():
                     with stepper.turn(batch, self.run.state.step):
-                        results[stepper.name] = stepper.run(stepper.pieces(batch), stepper.objective)
+                        pieces, expected = stepper.pieces(batch), stepper.expected_count(batch)
+                        results[stepper.name] = stepper.run(pieces, stepper.objective, expected)
                 yield session.finish_update(batch, results)
 
     def fit_cycles(

@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from instep import Loss, UpdateCycle
@@ -76,3 +78,22 @@ def test_skipping_looks_before_the_step() -> None:
     assert w.item() == 1.0
     cycle.backward(w * 1.0, count=1)
     assert cycle.step().stepped
+
+
+@given(counts=st.lists(st.integers(0, 5), min_size=2, max_size=6), expected=st.sampled_from([None, "right", "wrong"]))
+def test_what_is_expected_changes_nothing_but_the_way(counts: list[int], expected: str | None) -> None:
+    """Right, wrong or unknown: the gradient is that of the mean over all units."""
+    total = sum(counts)
+    added = sums.Sums("stop", {None: None, "right": float(total), "wrong": total + 3.0}[expected])
+    w = torch.ones((), dtype=torch.float64, requires_grad=True)
+    for index, count in enumerate(counts, 1):
+        value = added.add(Loss(w * index, count))
+        if value is not None:
+            value.backward()
+    if total:
+        assert w.grad is not None
+        truth = sum(index * count for index, count in enumerate(counts, 1)) / total
+        assert w.grad.item() * added.normaliser() == pytest.approx(truth, rel=1e-12)
+        assert (added.normaliser() == 1.0) == (
+            expected == "right" or sum(count > 0 for count in counts) == 1 and expected is None
+        )

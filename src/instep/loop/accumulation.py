@@ -9,6 +9,10 @@ backward runs on v₁ as it is, each later one on vᵢ·cᵢ/ref with ref = c₁
 
     (v₁ + Σ vᵢ·cᵢ/c₁) · c₁/Σ cᵢ  =  Σ vᵢ·cᵢ / Σ cᵢ
 
+Where somebody knows ahead what the counts will add up to, and that there are several, ref is that number: each backward runs on
+vᵢ·cᵢ/ref, and ref/Σ cᵢ is 1, so that nothing has to be multiplied at the end (1 % of the update of a small transformer). Where the
+number was wrong, it is not 1, and the gradients are right all the same.
+
 Counts stay where they are: numbers and CPU tensors are known on the host, an accelerator's tensors are never read here.
 """
 
@@ -33,13 +37,13 @@ class Sums:
 
     __slots__ = ("_counts", "_kind", "_on_nonfinite", "_parts", "_reference", "_values", "bad_on_host")
 
-    def __init__(self, on_nonfinite: OnNonFinite) -> None:
+    def __init__(self, on_nonfinite: OnNonFinite, expected: float | None = None) -> None:
         self._on_nonfinite = on_nonfinite
         self._kind: str | None = None
         self._values: list[Tensor] = []
         self._counts: list[float | Tensor] = []
         self._parts: Parts | None = None  # of the losses, where they have any
-        self._reference: float | Tensor | None = None  # the count of the first micro-batch that went backward
+        self._reference: float | Tensor | None = expected or None  # or the count of the first micro-batch that went backward
         self.bad_on_host = False  # a loss that the host has looked at is not finite, and is to be skipped
 
     @property

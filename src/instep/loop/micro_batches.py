@@ -59,6 +59,10 @@ class MicroBatches:
             return ((spans[0][0], batch.data),)
         return self._processes.fill_up(Pieces(self, batch), self.plan.part, batch.samples, self._layout)
 
+    def are_several(self, batch: Batch) -> bool:
+        """Whether a batch is cut, as the plan is now."""
+        return len(self.plan.spans(batch.samples)) > 1
+
     def cut(self, batch: Batch) -> Iterator[tuple[int, Any]]:
         """The pieces as the plan is now."""
         spans = self.plan.spans(batch.samples)

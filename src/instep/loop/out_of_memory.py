@@ -53,12 +53,14 @@ class Splitting:
         other.micro_batches, other._say = self.micro_batches.copy(), lambda text: None
         return other
 
-    def run(self, cycle: UpdateCycle, pieces: Pieces, objective: Callable[..., Loss]) -> StepResult:
+    def run(
+        self, cycle: UpdateCycle, pieces: Pieces, objective: Callable[..., Loss], expected: float | None = None
+    ) -> StepResult:
         """One update; done again from its start, split finer, where it does not fit in memory."""
         put_back = self._keep(cycle)
         while True:
             try:
-                return cycle.run(pieces, objective)
+                return cycle.run(pieces, objective, expected)
             except (RuntimeError, MemoryError) as error:
                 self._split_finer(error, pieces.batch)
             cycle.discard()  # here, where the error, and all that its frames hold, is gone

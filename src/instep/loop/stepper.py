@@ -18,7 +18,7 @@ from instep.data.loading.loader import Batch
 from instep.errors import InstepError, NonFiniteLoss, ObjectiveError
 from instep.loop.error_place import ErrorPlace
 from instep.loop.first_loss import look_at_first
-from instep.loop.objective import Loss, Objective, as_loss
+from instep.loop.objective import Loss, Objective, as_loss, given_loss
 from instep.loop.torch_errors import EXPLAINED
 from instep.loop.update import UpdateCycle
 from instep.records import StepResult, Update
@@ -26,7 +26,7 @@ from instep.schedules.drive import Drive
 
 KEYS_AHEAD = 64
 
-Run = Callable[[Iterable[Any], Callable[..., Loss]], StepResult]
+Run = Callable[[Iterable[Any], Callable[..., Loss], float | None], StepResult]
 Pieces = Callable[[Batch], Iterable[tuple[int, Any]]]
 
 
@@ -34,7 +34,7 @@ class Stepper:
     """What makes a step in an update: in each, or in every so many of them.
 
         with stepper.turn(batch, step):
-            result = stepper.run(stepper.pieces(batch), stepper.objective)
+            result = stepper.run(stepper.pieces(batch), stepper.objective, stepper.expected_count(batch))
 
     Its schedule goes by its own steps: `made` counts them, without those that were skipped.
     """
@@ -53,6 +53,7 @@ class Stepper:
         seed_torch: Callable[[int], object],
         run: Run,
         pieces: Pieces,
+        is_cut: Callable[[Batch], bool],
         error_place: ErrorPlace,
         beside: nn.Module | None,
         processes: int,
@@ -67,6 +68,9 @@ class Stepper:
         self.step = 0  # of the update that its random draws belong to
         self.error_place = error_place
         self._objective = objective
+        self._is_cut = is_cut
+        loss = given_loss(objective) if processes == 1 else None  # several processes have a number of their own
+        self._counted = None if loss is None else loss[1]
         self._scaler = scaler
         self._index = index  # its turn in an update
         self._seed = seed
@@ -135,6 +139,12 @@ class Stepper:
             if self._batch is None:
                 raise
             raise self.error_place.find_late(error, self._batch, self.every, self.name) from None
+
+    def expected_count(self, batch: Batch) -> float | None:
+        """What the micro-batches of a batch should count together; None where nobody knows, or there is one."""
+        if self._counted is None or not self._is_cut(batch):
+            return None
+        return self._counted.expected(batch.data[1]) if isinstance(batch.data, tuple) and len(batch.data) == 2 else None
 
     def objective(self, model: nn.Module, micro_batch: tuple[int, Any]) -> Loss:
         """The objective under the key of its step and offset; Python's and NumPy's generators are keyed once an update.

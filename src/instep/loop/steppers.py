@@ -210,6 +210,7 @@ def steppers_for(
                 seed_torch=seed_torch,
                 run=splitting.runner(cycle),
                 pieces=splitting.micro_batches.pieces,
+                is_cut=splitting.micro_batches.are_several,
                 error_place=error_place,
                 beside=model if len(names) > 1 else None,
                 processes=processes.world.size,

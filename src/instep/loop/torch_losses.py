@@ -53,12 +53,28 @@ class Counted:
     name: str = ""
     compares: Compares | None = None
     check: Callable[[Arguments], None] | None = None  # raises where the shapes of the arguments cannot be meant
+    takes_pair: bool = False  # one output and one target
 
     def require_values(self, target: Any) -> None:
         """Raises where the values of a target cannot be meant. Waits for the device."""
         wrong = wrong_values(self.name, self.compares, target)
         if wrong is not None:
             raise ObjectiveError(wrong)
+
+    def expected(self, target: Any) -> float | None:
+        """What the counts of a batch's micro-batches should add up to by the target of the batch. Never waits for a device.
+
+        None where the target alone does not say it. Where output and target have other shapes it may be another number.
+        """
+        if self.reduction != "mean" or not self.takes_pair or not isinstance(target, Tensor):
+            return None
+        try:
+            count = self.count((target, target))
+        except (RuntimeError, IndexError):  # the loss will say what is wrong with this target
+            return None
+        if isinstance(count, Tensor):
+            return float(count.item()) if readable(count) else None
+        return float(count)
 
     def explain(self, arguments: Arguments, error: Exception) -> ObjectiveError | None:
         """What the loss raised, in words; None where nothing better can be said."""
@@ -86,6 +102,7 @@ def known(loss: Callable[..., Any]) -> Counted | None:
         name=name,
         compares=rule.compares,
         check=checker(name, rule.compares),
+        takes_pair=rule.forms == PAIR,
     )
 
 

@@ -111,8 +111,14 @@ class UpdateCycle:
         self._evaluations = 0  # so far: one an update, unless it needs a closure
         self._unread: list[tuple[int, Tensor]] = []  # an accelerator's flags: was something of this update not finite?
 
-    def run(self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor]) -> StepResult:
-        """Forward and backward over every micro-batch, then the step."""
+    def run(
+        self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor], expected: float | None = None
+    ) -> StepResult:
+        """Forward and backward over every micro-batch, then the step.
+
+        `expected` is what the counts of several micro-batches should add up to. The result does not depend on it, but for
+        rounding; where it is right, the gradients need not be multiplied at the end.
+        """
         if self._open.pieces:
             raise UpdateError(
                 f"cycle.run() while {self._open.pieces} micro-batches are added up by hand; call step() or discard() first."
@@ -124,7 +130,7 @@ class UpdateCycle:
         if self._exchange is not None:
             sums = self._with_others(self._exchange, list(micro_batches), objective)
         else:
-            sums = Sums(self._on_nonfinite)
+            sums = Sums(self._on_nonfinite, expected)
             for micro_batch in micro_batches:
                 value = sums.add(self._forward(objective, micro_batch))
                 if value is not None:

@@ -385,7 +385,7 @@ class Run:
             for batch in itertools.islice(batches, min(2, self.state.steps_per_epoch)):
                 for stepper in self.steppers:
                     with stepper.turn(batch, self.state.step):
-                        stepper.run(stepper.pieces(batch), stepper.objective)
+                        stepper.run(stepper.pieces(batch), stepper.objective, stepper.expected_count(batch))
             valid = self.evaluator.valid_loaders(feed)
             for one in valid.values():
                 closing.callback(one.close)
