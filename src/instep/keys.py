@@ -51,7 +51,7 @@ _SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT, _SAMPLER, _TRANSFORM = (
 # What `np.random.seed` calls, without the 7 µs that it takes between two updates to find that out.
 _seed_numpy = np.random.mtrand._rand.seed
 # What `random.seed` calls for a whole number, without its look at the other kinds of seeds.
-_seed_python = super(random.Random, random._inst).seed  # type: ignore[attr-defined]
+_seed_python = super(random.Random, random._inst).seed
 
 
 def _key(purpose: "hashlib.blake2b", seed: int, first: int, second: int) -> int:

@@ -94,6 +94,5 @@ def test_what_is_expected_changes_nothing_but_the_way(counts: list[int], expecte
         assert w.grad is not None
         truth = sum(index * count for index, count in enumerate(counts, 1)) / total
         assert w.grad.item() * added.normaliser() == pytest.approx(truth, rel=1e-12)
-        assert (added.normaliser() == 1.0) == (
-            expected == "right" or sum(count > 0 for count in counts) == 1 and expected is None
-        )
+        is_one = expected is None and sum(count > 0 for count in counts) == 1
+        assert (added.normaliser() == 1.0) == (expected == "right" or is_one)

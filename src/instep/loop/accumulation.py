@@ -9,9 +9,9 @@ backward runs on v₁ as it is, each later one on vᵢ·cᵢ/ref with ref = c₁
 
     (v₁ + Σ vᵢ·cᵢ/c₁) · c₁/Σ cᵢ  =  Σ vᵢ·cᵢ / Σ cᵢ
 
-Where somebody knows ahead what the counts will add up to, and that there are several, ref is that number: each backward runs on
-vᵢ·cᵢ/ref, and ref/Σ cᵢ is 1, so that nothing has to be multiplied at the end (1 % of the update of a small transformer). Where the
-number was wrong, it is not 1, and the gradients are right all the same.
+Where somebody knows ahead what the counts of several will add up to, ref is that number: each backward runs on vᵢ·cᵢ/ref, and
+ref/Σ cᵢ is 1, so that nothing has to be multiplied at the end (1 % of the update of a small transformer). Where the number was
+wrong, it is not 1, and the gradients are right all the same.
 
 Counts stay where they are: numbers and CPU tensors are known on the host, an accelerator's tensors are never read here.
 """
@@ -101,7 +101,7 @@ class Sums:
         total = self.total()
         if not isinstance(total, Tensor) and total and readable(self._values[0]):  # on the host it takes 5 µs, in tensors 40
             pairs = zip(self._values, self._counts, strict=True)
-            weighted = math.fsum([value.item() * count for value, count in pairs if count])  # type: ignore[misc]
+            weighted = math.fsum([value.item() * count for value, count in pairs if count])
             return torch.tensor(weighted / total, dtype=_widened(self._values[0]).dtype)
         return self._counted().sum() / total
 
