@@ -38,9 +38,9 @@ def test_a_run_is_shown(tmp_path: Path) -> None:
     ]
     assert evaluations == [
         "epoch  step  valid/loss  valid/accuracy",
-        "    0   120      0.9400          0.5300",
-        "    1   240      0.8800          0.5600",
-        "    2   360      0.8200          0.5900  best",
+        "    1   120      0.9400          0.5300",
+        "    2   240      0.8800          0.5600",
+        "    3   360      0.8200          0.5900  best",
     ]
     assert best == ["best: valid/accuracy 0.5900 at step 360"]
 
@@ -60,8 +60,8 @@ def test_what_built_a_run_is_shown(tmp_path: Path, script: object, shown: str) -
 def test_of_many_evaluations_the_last_are_shown(tmp_path: Path) -> None:
     text = render(told.run_folder(tmp_path / "long", epochs=14, monitor="valid/loss", monitor_mode="max"))
     assert "\n\nthe last 10 of 14 evaluations\nepoch   step  valid/loss" in text
-    assert "\n    3" not in text
-    assert "\n    4    600" in text
+    assert "\n    4" not in text
+    assert "\n    5    600" in text
     assert text.endswith("best: valid/loss 0.9400 at step 120")
 
 

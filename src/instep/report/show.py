@@ -128,7 +128,7 @@ def _curves(run: RecordedRun, width: int, paint: Paint) -> list[str]:
 
 
 def _evaluations(run: RecordedRun, width: int | None, paint: Paint) -> list[str]:
-    """The last ones, with the epoch and the step that the history has; as many columns as fit, the monitored one among them."""
+    """The last ones, epochs from 1 as the progress counts them; as many columns as fit, the monitored one among them."""
     history, every = run.history, len(run.history.evaluations) + run.left_out_evaluations
     shown, best = history.evaluations[-LAST_EVALUATIONS:], history.best
     if not shown:
@@ -139,7 +139,7 @@ def _evaluations(run: RecordedRun, width: int | None, paint: Paint) -> list[str]
     names, left = shorten(found, history.monitor, room=room)
     rows = [
         (
-            str(row["epoch"]),
+            str(row["epoch"] + 1),
             f"{row['step']:,}",
             *(number(row.get(name)) for name in names),
             "best" if row is best else "",

@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_the_history(opened: Open, tmp_path: Path) -> N
     assert best is not None
     cards = dict(zip(texts(page, ".numbers dt"), texts(page, ".numbers dd:nth-of-type(1)"), strict=True))
     assert float(cards["best valid/accuracy"]) == best["valid/accuracy"]
-    assert texts(page, "tr.marked th, tr.marked td")[:2] == [str(best["epoch"]), str(best["step"])]
+    assert texts(page, "tr.marked th, tr.marked td")[:2] == [str(best["epoch"] + 1), str(best["step"])]
 
 
 def test_the_table_behind_a_chart_holds_its_values(opened: Open, tmp_path: Path) -> None:

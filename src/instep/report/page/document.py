@@ -116,7 +116,7 @@ def _evaluations(run: RecordedRun) -> dict[str, Any]:
     names = [name for name in dict.fromkeys(name for row in shown for name in row) if name not in (*NO_COLUMNS, "step", "epoch")]
     return {
         "names": ["epoch", "step", *names],
-        "rows": [[row["epoch"], row["step"], *(_json(row.get(name)) for name in names)] for row in shown],
+        "rows": [[row["epoch"] + 1, row["step"], *(_json(row.get(name)) for name in names)] for row in shown],
         "best": next((place for place, row in enumerate(shown) if row is best), None),
         "all": len(history.evaluations) + run.left_out_evaluations,
     }
