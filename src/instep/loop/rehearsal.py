@@ -31,7 +31,7 @@ def rehearse(
                 yield cycle.run([(0, batch.data)], stepper.objective)
                 continue
             try:
-                result = run(pieces(batch), stepper.objective)
+                result = run(pieces(batch), stepper.objective, stepper.expected_count(batch))
             except (RuntimeError, MemoryError) as error:
                 explained = splitting.explain(error, batch)
                 if explained is None:
