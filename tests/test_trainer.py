@@ -229,15 +229,14 @@ class Speaking(nn.Module):
 
 def test_a_model_with_a_loss_of_its_own_needs_no_objective() -> None:
     model = Speaking()
-    with pytest.warns(Notice, match="the loss in the model's output counts as a mean over samples"):
-        trainer = make(
-            model,
-            loss=None,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-            train={"inputs": X, "labels": Y},
-            valid={"inputs": X[:7], "labels": Y[:7]},
-            metrics="accuracy",
-        )
+    trainer = make(
+        model,
+        loss=None,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        train={"inputs": X, "labels": Y},
+        valid={"inputs": X[:7], "labels": Y[:7]},
+        metrics="accuracy",
+    )
     evaluation = trainer.fit().last
     assert evaluation is not None
     assert set(evaluation) > {"valid/loss", "valid/accuracy"}

@@ -12,6 +12,7 @@ from instep.checkpoint import steps
 from instep.data.device import Placed, memory_bytes
 from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Loader
+from instep.data.sources.hugging_face import arguments_of
 from instep.distributed.processes import Processes, check_shard, choose_device
 from instep.distributed.world import World, find_world
 from instep.errors import DescriptionError
@@ -109,7 +110,16 @@ def find_place(options: Options) -> Place:
 
 def find_data(options: Options, place: Place) -> Data:
     dtype = float_type(as_module(options.model)) if options.objective is None else None  # an objective gets them as they are
-    feed = Feed(options.train, options.valid, options.test, seed=options.seed, num_workers=options.num_workers, dtype=dtype)
+    by_name = options.loss is None and options.objective is None
+    feed = Feed(
+        options.train,
+        options.valid,
+        options.test,
+        seed=options.seed,
+        num_workers=options.num_workers,
+        dtype=dtype,
+        arguments=arguments_of(as_module(options.model)) if by_name else None,
+    )
     batch_size = feed.batch_size(
         options.batch_size,
         update_cycle=options.update_cycle,

@@ -1,0 +1,141 @@
+"""Hugging Face: its data sets and its collators, made ready for a model that is called with what a batch has, `model(**batch)`.
+
+A tokenised data set still has its texts, which no forward takes and no collator pads: columns that are no argument of the model
+are left out, where nobody's own collate function may want them. What was done is said in a note.
+"""
+
+import copy
+import inspect
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from instep.data.position import Collate
+from instep.errors import DescriptionError
+from instep.text import listed
+
+LABELS = ("label", "label_ids")  # what the collators of transformers call labels themselves
+FOR_COLLATORS = {  # columns that a collator takes out of the samples by itself
+    "DataCollatorForLanguageModeling": ("special_tokens_mask", "offset_mapping"),
+    "DataCollatorForWholeWordMask": ("special_tokens_mask", "offset_mapping", "chinese_ref"),
+}
+VALID_NAMES = ("validation", "valid", "val", "dev", "eval")
+
+
+class Prepared(NamedTuple):
+    """A data set and its collate function as they are used; `notes` say what is not as it was passed."""
+
+    data: Any
+    collate: Collate | None
+    notes: tuple[str, ...] = ()
+
+
+def prepare(data: Any, collate: Collate | None, arguments: Collection[str] | None, name: str) -> Prepared:
+    """A data set for a model whose forward has these arguments; None: it is not called by name. Other data stays as it is."""
+    found, notes = _without_seed(collate)
+    if arguments is None or not is_dataset(data) or (collate is not None and not is_collator(collate)):
+        return Prepared(data, found, notes)
+    columns = _columns(data)
+    if collate is None and "labels" in arguments and "labels" not in columns:
+        for label in (one for one in LABELS if one in columns and one not in arguments):
+            data = data.rename_column(label, "labels")
+            return prepare(data, collate, arguments, name)._replace(
+                notes=(*notes, f"{label} of {name} is given to the model as labels")
+            )
+    wanted = {*arguments, *(() if collate is None else (*LABELS, *FOR_COLLATORS.get(type(collate).__name__, ())))}
+    kept = [column for column in columns if column in wanted]
+    left = [column for column in columns if column not in wanted]
+    if not left:
+        return Prepared(data, found, notes)
+    if not kept:
+        raise DescriptionError(
+            f"{name} has the columns {listed(columns)}, and the model takes {listed(arguments)}; tokenise it, or rename its columns."
+        )
+    said = f"columns of {name} that the model does not take are left out: {listed(left)}"
+    return Prepared(data.select_columns(kept), found, (*notes, said))
+
+
+def arguments_of(model: nn.Module) -> list[str] | None:
+    """The names that a model can be called with; None where it does not say."""
+    models = [model, model.get_base_model()] if hasattr(model, "get_base_model") else [model]  # PEFT's, and what is in it
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    try:
+        parameters = [one for each in models for one in inspect.signature(each.forward).parameters.values()]
+    except (TypeError, ValueError):  # a forward without a signature
+        return None
+    return list(dict.fromkeys(one.name for one in parameters if one.kind in named)) or None
+
+
+def is_dataset(data: Any) -> bool:
+    """A Dataset or IterableDataset of theirs."""
+    return hasattr(data, "with_format") and hasattr(data, "select_columns") and hasattr(data, "column_names")
+
+
+def is_splits(data: Any) -> bool:
+    """A DatasetDict of theirs and its like: a mapping of data sets."""
+    return isinstance(data, Mapping) and bool(data) and all(hasattr(part, "column_names") for part in data.values())
+
+
+def is_collator(collate: Any) -> bool:
+    """A collator that is theirs, not somebody's subclass of one."""
+    kind = collate if inspect.isfunction(collate) else type(collate)
+    return str(getattr(kind, "__module__", "")).partition(".")[0] == "transformers"
+
+
+def with_tensors(data: Any, collate: Collate | None) -> Any:
+    """Their data sets give Python's lists, which collate column by column; asked for tensors they give tensors.
+
+    Their own collators want lists.
+    """
+    if collate is not None and is_collator(collate):
+        return data
+    if hasattr(data, "with_format") and hasattr(data, "column_names") and _format(data) is None:
+        return data.with_format("torch")
+    return data
+
+
+def has_own_transform(data: Any) -> bool:
+    """Whether a data set of theirs was given a transform, which may draw and so is called sample by sample."""
+    return hasattr(data, "with_format") and _format(data) == "custom"
+
+
+def take_splits(train: Any, valid: Any, test: Any) -> tuple[Any, Any, Any, tuple[str, ...]]:
+    """A DatasetDict with a split called train as what it holds: its train, and its validation and test where none is passed."""
+    if not is_splits(train) or "train" not in train:
+        return train, valid, test, ()
+    used = {"train": "train"}
+    if valid is None and (name := next((one for one in VALID_NAMES if one in train), None)) is not None:
+        valid, used["valid"] = train[name], name
+    if test is None and "test" in train:
+        test, used["test"] = train["test"], "test"
+    left = [str(name) for name in train if name not in used.values()]
+    said = f"splits that are used: {listed(f'{split!r} as {name}=' for name, split in used.items())}"
+    return train["train"], valid, test, (f"{said}{f'; not used: {listed(left)}' if left else ''}",)
+
+
+def _columns(data: Any) -> list[str]:
+    """The columns that it gives; none where nobody knows, as with a transform of its own."""
+    if has_own_transform(data):
+        return []
+    form = getattr(data, "format", None)
+    named = form.get("columns") if isinstance(form, Mapping) else data.column_names
+    return list(named or ())
+
+
+def _format(data: Any) -> Any:
+    """How it gives its columns: None for Python's lists."""
+    form = getattr(data, "format", None)
+    if isinstance(form, Mapping):
+        return form.get("type")
+    return getattr(getattr(data, "_formatting", None), "format_type", None)  # an iterable one does not say it elsewhere
+
+
+def _without_seed(collate: Any) -> tuple[Any, tuple[str, ...]]:
+    """A collator with a seed draws from a generator of its own, so a batch would depend on those that it collated before."""
+    if collate is None or not is_collator(collate) or getattr(collate, "seed", None) is None:
+        return collate, ()
+    other = copy.copy(collate)
+    other.seed = other.generator = None
+    kind = type(collate).__name__
+    return other, (f"seed={collate.seed} of {kind} is not used: what it draws comes from the seed of the run, batch by batch",)
