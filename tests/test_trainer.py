@@ -21,7 +21,7 @@ import instep
 import tiny
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
 from instep.data import Order
-from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError, UpdateError
+from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, ObjectiveError, UpdateError
 from instep.optim.freeze import freeze
 from instep.optim.groups import param_groups
 from instep.run import window

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from instep import Trainer
-from instep.errors import Notice, ObjectiveError
 from instep.loop.model_loss import ModelLoss
 
 VOCABULARY, LENGTH, IGNORED = 11, 6, -100

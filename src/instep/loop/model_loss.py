@@ -146,7 +146,8 @@ def _call(model: nn.Module, batch: Mapping[str, Any]) -> Any:
     if not isinstance(entry_of(output, "loss"), Tensor):
         labels = "" if "labels" in batch else ", and the batch has no labels"
         raise ObjectiveError(
-            f"the model returned {type(output).__name__} without a loss{labels} (it has {listed(batch)}); pass loss= or objective=."
+            f"the model returned {type(output).__name__} without a loss{labels} (it has {listed(batch)}); pass loss= or "
+            "objective=."
         )
     return output
 

@@ -50,7 +50,8 @@ def prepare(data: Any, collate: Collate | None, arguments: Collection[str] | Non
         return Prepared(data, found, notes)
     if not kept:
         raise DescriptionError(
-            f"{name} has the columns {listed(columns)}, and the model takes {listed(arguments)}; tokenise it, or rename its columns."
+            f"{name} has the columns {listed(columns)}, and the model takes {listed(arguments)}; tokenise it, or rename its "
+            "columns."
         )
     said = f"columns of {name} that the model does not take are left out: {listed(left)}"
     return Prepared(data.select_columns(kept), found, (*notes, said))
