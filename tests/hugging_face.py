@@ -79,3 +79,14 @@ def sentences(count: int = 24) -> list[str]:
     drawn = torch.Generator().manual_seed(5)
     lengths = torch.randint(2, 8, (count,), generator=drawn)
     return [" ".join(WORDS[i] for i in torch.randint(len(WORDS), (int(n),), generator=drawn)) for n in lengths]
+
+
+def keep_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their causal loss and the norms of T5 make float32 of everything, meant for half precision: no place for 1e-12."""
+    as_float, to = torch.Tensor.float, torch.Tensor.to
+
+    def stay(one: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        return one if one.dtype is torch.float64 and args == (torch.float32,) else to(one, *args, **options)
+
+    monkeypatch.setattr(torch.Tensor, "float", lambda one: one if one.dtype is torch.float64 else as_float(one))
+    monkeypatch.setattr(torch.Tensor, "to", stay)

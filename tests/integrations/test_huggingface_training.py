@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import hugging_face
-from instep import Trainer, evaluating
+from instep import Trainer, evaluating, load_model
+from instep.errors import ObjectiveError
 
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 KINDS = ("gpt2", "bert", "vit", "t5")
@@ -35,21 +36,10 @@ def assert_same(one: torch.nn.Module, other: torch.nn.Module) -> None:
     assert not [name for name in ours if not torch.equal(ours[name], theirs[name])]
 
 
-def keep_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their causal loss and the norms of T5 make float32 of everything, meant for half precision: no place for 1e-12."""
-    as_float, to = torch.Tensor.float, torch.Tensor.to
-
-    def stay(one: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
-        return one if one.dtype is torch.float64 and args == (torch.float32,) else to(one, *args, **options)
-
-    monkeypatch.setattr(torch.Tensor, "float", lambda one: one if one.dtype is torch.float64 else as_float(one))
-    monkeypatch.setattr(torch.Tensor, "to", stay)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_split_batch_gives_the_gradients_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In five pieces and in pieces of two, ragged last batch included; without a notice, since warnings are errors here."""
-    keep_double(monkeypatch)
+    hugging_face.keep_double(monkeypatch)
     whole, *others = (make(kind, double=True, **split) for split in ({}, {"update_cycle": 5}, {"micro_batch_size": 2}))
     for updates in zip(whole.updates(), *(other.updates() for other in others), strict=True):
         assert len({int(update.count) for update in updates}) == 1
@@ -172,3 +162,60 @@ def test_predictions_are_those_of_the_model() -> None:
     found = make("vit", epochs=1).predict({"pixel_values": data["pixel_values"]})
     with evaluating(model):
         torch.testing.assert_close(found["logits"], model(pixel_values=data["pixel_values"]).logits)
+
+
+def test_sequences_of_different_lengths_cannot_be_joined() -> None:
+    from instep import data
+
+    transformers = hugging_face.load()
+    words = hugging_face.tokenizer()
+    samples = [dict(words(text)) for text in hugging_face.sentences()]
+    collate = transformers.DataCollatorForLanguageModeling(words, mlm=False)
+    trainer = make("gpt2", train=data.source(samples, collate_fn=collate))
+    found = trainer.predict(samples[:5])
+    assert found["logits"].shape[:1] == (5,)
+    with pytest.raises(ObjectiveError, match=r"logits of data .*shape \(5, \d, 23\).*padding=.max_length"):
+        trainer.predict(samples)
+
+
+FILE = """
+import sys
+
+sys.path.insert(0, {tests!r})
+import hugging_face
+import torch
+
+from instep import Trainer, save_model
+
+
+def build(out: str = "") -> Trainer:
+    hugging_face.load()
+    model, data = hugging_face.make("gpt2")
+    model.double()
+    return Trainer(
+        model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), train=data, epochs=2, batch_size=5
+    )
+"""
+
+
+def test_two_processes_count_the_tokens_of_both(tmp_path: Path) -> None:
+    """Each has other tokens to count; together they make the update of one process."""
+    script = tmp_path / "lm.py"
+    script.write_text(FILE.format(tests=str(Path(hugging_face.__file__).parent)))
+    found = []
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        command = [sys.executable, "-m", "instep", "train", str(script), "--folder", str(folder), "--processes", str(processes)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        model, _ = hugging_face.make("gpt2")
+        load_model(model.double(), folder)
+        found.append(weights(model))
+    for name, one in found[0].items():
+        torch.testing.assert_close(found[1][name], one, rtol=1e-5, atol=1e-6)  # their loss is in float32
+
+
+def test_a_compiled_model_is_counted_too() -> None:
+    plain, compiled = make("gpt2", max_steps=2, epochs=None), make("gpt2", max_steps=2, epochs=None, compile=True)
+    counts = [[int(update.count) for update in trainer.updates()] for trainer in (plain, compiled)]
+    assert counts[0] == counts[1]

@@ -6,7 +6,7 @@ are left out, where nobody's own collate function may want them. What was done i
 
 import copy
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -23,6 +23,19 @@ FOR_COLLATORS = {  # columns that a collator takes out of the samples by itself
 VALID_NAMES = ("validation", "valid", "val", "dev", "eval")
 
 
+class ReadAgain:
+    """An iterable data set of theirs that is told its passes, and not asked for its state: a resumed run reads it again."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def set_epoch(self, epoch: int) -> None:
+        self.dataset.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.dataset)
+
+
 class Prepared(NamedTuple):
     """A data set and its collate function as they are used; `notes` say what is not as it was passed."""
 
@@ -33,16 +46,25 @@ class Prepared(NamedTuple):
 
 def prepare(data: Any, collate: Collate | None, arguments: Collection[str] | None, name: str) -> Prepared:
     """A data set for a model whose forward has these arguments; None: it is not called by name. Other data stays as it is."""
+    prepared = _fitted(data, collate, arguments, name)
+    if not _has_buffer(data):
+        return prepared
+    said = (
+        f"{name} has a shuffle buffer, which its state_dict() does not keep: a resumed run reads {name} again from its beginning"
+    )
+    return prepared._replace(data=ReadAgain(with_tensors(prepared.data, collate)), notes=(*prepared.notes, said))
+
+
+def _fitted(data: Any, collate: Collate | None, arguments: Collection[str] | None, name: str) -> Prepared:
     found, notes = _without_seed(collate)
     if arguments is None or not is_dataset(data) or (collate is not None and not is_collator(collate)):
         return Prepared(data, found, notes)
     columns = _columns(data)
     if collate is None and "labels" in arguments and "labels" not in columns:
-        for label in (one for one in LABELS if one in columns and one not in arguments):
-            data = data.rename_column(label, "labels")
-            return prepare(data, collate, arguments, name)._replace(
-                notes=(*notes, f"{label} of {name} is given to the model as labels")
-            )
+        label = next((one for one in LABELS if one in columns and one not in arguments), None)
+        if label is not None:
+            data, columns = data.rename_column(label, "labels"), ["labels" if one == label else one for one in columns]
+            notes = (*notes, f"{label} of {name} is given to the model as labels")
     wanted = {*arguments, *(() if collate is None else (*LABELS, *FOR_COLLATORS.get(type(collate).__name__, ())))}
     kept = [column for column in columns if column in wanted]
     left = [column for column in columns if column not in wanted]
@@ -70,7 +92,8 @@ def arguments_of(model: nn.Module) -> list[str] | None:
 
 def is_dataset(data: Any) -> bool:
     """A Dataset or IterableDataset of theirs."""
-    return hasattr(data, "with_format") and hasattr(data, "select_columns") and hasattr(data, "column_names")
+    is_one = not isinstance(data, Mapping)  # a dictionary of theirs has the same methods
+    return is_one and hasattr(data, "with_format") and hasattr(data, "select_columns") and hasattr(data, "column_names")
 
 
 def is_splits(data: Any) -> bool:
@@ -122,6 +145,19 @@ def _columns(data: Any) -> list[str]:
     form = getattr(data, "format", None)
     named = form.get("columns") if isinstance(form, Mapping) else data.column_names
     return list(named or ())
+
+
+def _has_buffer(data: Any) -> bool:
+    """Whether an iterable one is shuffled in a buffer. Its examples are lost with its state, as its documentation says."""
+    inside, seen = [getattr(data, "_ex_iterable", None)], 0
+    while inside and seen < 1000:
+        one, seen = inside.pop(), seen + 1
+        if type(one).__name__ == "BufferShuffledExamplesIterable":
+            return True
+        inside += [
+            part for part in (getattr(one, "ex_iterable", None), *(getattr(one, "ex_iterables", None) or ())) if part is not None
+        ]
+    return False
 
 
 def _format(data: Any) -> Any:
