@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import hugging_face
-from instep import Trainer, data
+from instep import Loss, Trainer, data
 from instep.errors import DataError, DescriptionError
 
 pytestmark = [pytest.mark.extras, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -198,3 +198,17 @@ def test_a_collate_function_of_ones_own_gets_all_columns() -> None:
 
     make("gpt2", data.source(tokenised(), collate_fn=collate), epochs=1).fit()
     assert {"text", "idx", "input_ids"} <= seen[0]
+
+
+def test_an_objective_gets_all_but_the_texts() -> None:
+    seen: list[set[str]] = []
+
+    def objective(model: Any, batch: Any) -> Loss:
+        seen.append(set(batch))
+        output = model(input_ids=batch["input_ids"], labels=batch["labels"])
+        return Loss(output.loss, (batch["labels"][:, 1:] != -100).sum())
+
+    trainer = make("gpt2", data.source(tokenised(), collate_fn=collators()["gpt2"]), objective=objective, epochs=1)
+    assert "columns of train that its collator cannot pad are left out: text" in " ".join(str(trainer).split())
+    trainer.fit()
+    assert seen[0] == {"idx", "input_ids", "attention_mask", "labels"}

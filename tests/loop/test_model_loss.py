@@ -1,5 +1,6 @@
 """The loss of a model's own: what it is the mean of is found by watching the first forward."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from instep import Trainer, UpdateCycle, data
+from instep.errors import Notice, ObjectiveError
 from instep.loop.model_loss import ModelLoss
 
 VOCABULARY, LENGTH, IGNORED = 11, 6, -100
@@ -81,8 +84,6 @@ def gradients(work: Work, pieces: list[slice], batch: dict[str, Tensor]) -> tupl
     """The gradient of one update without its step, and what its loss was divided by."""
     model = Language(work)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    from instep import UpdateCycle
-
     result = UpdateCycle(optimizer).run([{name: value[piece] for name, value in batch.items()} for piece in pieces], _of(model))
     return [p.grad for p in model.parameters() if p.grad is not None], float(result.count)
 
@@ -164,10 +165,72 @@ def contrastive(model: Any, logits: Tensor, labels: Tensor) -> Tensor:
     ],
 )
 def test_what_cannot_be_known_is_said(work: Work, said: str) -> None:
-    import re
-
     for grad in (True, False):
         with torch.set_grad_enabled(grad):
             notice = found(work).notice
         assert notice is not None
         assert re.search(said, notice), notice
+
+
+def train(work: Work, **options: Any) -> Trainer:
+    model = Language(work)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    given: dict[str, Any] = {
+        "train": {"input_ids": IDS, "labels": LABELS},
+        "epochs": 2,
+        "batch_size": 3,
+        "progress": False,
+    } | options
+    return Trainer(model, optimizer=optimizer, **given)
+
+
+def test_it_is_said_once_in_a_run() -> None:
+    with pytest.warns(Notice, match="Language works out its loss in a way of its own") as seen:
+        train(own_way).fit()
+    assert len(seen) == 1
+    with pytest.warns(
+        Notice, match=r"returned the output of a model, whose loss counts as a mean over samples. Leave objective= out"
+    ):
+        train(causal, objective=lambda model, batch: model(**batch)).fit()
+
+
+def test_a_first_batch_without_a_label_does_not_decide() -> None:
+    """Where all is ignored nothing shows whether labels are shifted; the batches after it do."""
+    own, model = ModelLoss(), Language(causal)
+    nothing = own(model, {"input_ids": IDS[:1], "labels": torch.full_like(LABELS[:1], IGNORED)})
+    assert float(nothing.count) == 0
+    assert float(own(model, {"input_ids": IDS, "labels": LABELS}).count) == KEPT_SHIFTED
+
+
+def test_metrics_get_the_targets_that_count() -> None:
+    loss = ModelLoss()(Language(causal), {"input_ids": IDS, "labels": LABELS})
+    assert (tuple(loss.output.shape), tuple(loss.target.shape)) == ((5, VOCABULARY, LENGTH - 1), (5, LENGTH - 1))
+    found = train(causal, valid={"input_ids": IDS, "labels": LABELS}, metrics=("accuracy", "perplexity"), batch_size=2).evaluate()
+    assert found["valid/perplexity"] == pytest.approx(float(torch.tensor(found["valid/loss"]).exp()), rel=1e-6)
+
+
+def test_batches_that_cannot_be_meant() -> None:
+    with pytest.raises(ObjectiveError, match=r"batches are mappings for model\(\*\*batch\); this one is a tuple"):
+        train(masked, train=(IDS, LABELS)).fit()
+    without = train(lambda *_: None, train={"input_ids": IDS})  # type: ignore[arg-type, return-value]
+    with pytest.raises(ObjectiveError, match="without a loss, and the batch has no labels"):
+        without.fit()
+
+
+def test_samples_in_another_dimension_are_counted_there() -> None:
+    """Time first: what is not known counts as a mean over samples, wherever they stand."""
+
+    def collate(samples: list[Any]) -> dict[str, Tensor]:
+        return {name: torch.stack([sample[name] for sample in samples], 1) for name in samples[0]}
+
+    rows = [{"input_ids": one, "labels": other} for one, other in zip(IDS, LABELS, strict=True)]
+    trainer = train(own_way, train=data.source(rows, collate_fn=collate, batch_dim=1))
+    with pytest.warns(Notice, match="in a way of its own"):
+        assert {int(update.count) for update in trainer.updates()} == {3, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_model_is_counted_too() -> None:
+    counts = [[int(update.count) for update in train(causal, compile=compiled).updates()] for compiled in (False, True)]
+    assert counts[0] == counts[1]

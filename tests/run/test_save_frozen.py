@@ -28,8 +28,8 @@ def net(base: int = 1) -> nn.Module:
 def make(folder: Path | None, model: nn.Module | None = None, **options: Any) -> Trainer:
     model = net() if model is None else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    given: dict[str, Any] = {"save_frozen": False, "epochs": 2, "batch_size": 5, "progress": False, "checkpoint_every": 1} | options
-    return Trainer(model, loss=F.mse_loss, optimizer=optimizer, train=(X, Y), folder=folder, **given)
+    given: dict[str, Any] = {"save_frozen": False, "epochs": 2, "batch_size": 5, "checkpoint_every": 1} | options
+    return Trainer(model, loss=F.mse_loss, optimizer=optimizer, train=(X, Y), folder=folder, progress=False, **given)
 
 
 def stop_at(trainer: Trainer, step: int) -> Trainer:
@@ -86,7 +86,7 @@ def test_the_weights_are_found_again(tmp_path: Path) -> None:
 
 def test_another_base_is_refused(tmp_path: Path) -> None:
     stop_at(make(tmp_path), 2)
-    said = r"has no frozen weights \(save_frozen=False\): 2 tensors .* 2 of this model are others: 0.weight, 0.bias.*Make the model from"
+    said = r"has no frozen weights \(save_frozen=False\): 2 tensors .* 2 of this model are others: 0.weight, 0.bias.*Make the"
     with pytest.raises(CheckpointError, match=said):
         make(tmp_path, net(base=2)).fit()
     with pytest.raises(CheckpointError, match=said):

@@ -8,6 +8,8 @@ import copy
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,15 +84,29 @@ def _bare(model: nn.Module) -> Any:
 
 
 def _write(model: Any, folder: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an adapter says that it could not look its base up where there is no network
+    with _quietly():
         model.save_pretrained(folder)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without their progress bars, and without the warning of an adapter that it could not look its base up in the network."""
+    from transformers.utils import logging
+
+    had_bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if had_bars:
+            logging.enable_progress_bar()
 
 
 def _load(model: Any, folder: str) -> nn.Module:
     """A model from the folder: of its own class, or the adapter on a copy of its base."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _quietly():
         if not is_adapter(model):
             loaded: nn.Module = type(model).from_pretrained(folder)
             return loaded.to(model.dtype)

@@ -157,10 +157,10 @@ def _join(outputs: list[Any], name: str) -> Any:
     for output in outputs[1:]:
         for place, column in named_columns(output):
             if isinstance(column, Tensor) and place in first and column.shape[1:] != first[place].shape[1:]:
-                shapes = f"the shape {tuple(first[place].shape)} in one batch and {tuple(column.shape)} in another"
+                what, shapes = place.strip("'") or "the output", (tuple(first[place].shape), tuple(column.shape))
                 raise ObjectiveError(
-                    f"{place.strip(chr(39)) or 'the output'} of {name} has {shapes}, so they cannot be joined; pad all samples to one "
-                    'length (padding="max_length"), or call the model batch by batch.'
+                    f"{what} of {name} has the shape {shapes[0]} in one batch and {shapes[1]} in another, so they do not join; "
+                    'pad all samples to one length (padding="max_length"), or call the model batch by batch.'
                 )
     return joined(outputs)
 

@@ -57,26 +57,32 @@ def prepare(data: Any, collate: Collate | None, arguments: Collection[str] | Non
 
 def _fitted(data: Any, collate: Collate | None, arguments: Collection[str] | None, name: str) -> Prepared:
     found, notes = _without_seed(collate)
-    if arguments is None or not is_dataset(data) or (collate is not None and not is_collator(collate)):
+    is_theirs = collate is not None and is_collator(collate)
+    if not is_dataset(data) or (collate is not None and not is_theirs) or (arguments is None and not is_theirs):
         return Prepared(data, found, notes)
     columns = _columns(data)
+    if arguments is None:  # an objective may want any column but texts, which no collator pads
+        return _selected(data, columns, _texts(data), Prepared(data, found, notes), "its collator cannot pad", name)
     if collate is None and "labels" in arguments and "labels" not in columns:
         label = next((one for one in LABELS if one in columns and one not in arguments), None)
         if label is not None:
             data, columns = data.rename_column(label, "labels"), ["labels" if one == label else one for one in columns]
             notes = (*notes, f"{label} of {name} is given to the model as labels")
     wanted = {*arguments, *(() if collate is None else (*LABELS, *FOR_COLLATORS.get(type(collate).__name__, ())))}
-    kept = [column for column in columns if column in wanted]
     left = [column for column in columns if column not in wanted]
-    if not left:
-        return Prepared(data, found, notes)
-    if not kept:
+    if left and len(left) == len(columns):
         raise DescriptionError(
             f"{name} has the columns {listed(columns)}, and the model takes {listed(arguments)}; tokenise it, or rename its "
             "columns."
         )
-    said = f"columns of {name} that the model does not take are left out: {listed(left)}"
-    return Prepared(data.select_columns(kept), found, (*notes, said))
+    return _selected(data, columns, left, Prepared(data, found, notes), "the model does not take", name)
+
+
+def _selected(data: Any, columns: list[str], left: list[str], prepared: Prepared, why: str, name: str) -> Prepared:
+    if not left:
+        return prepared
+    kept = data.select_columns([column for column in columns if column not in left])
+    return prepared._replace(data=kept, notes=(*prepared.notes, f"columns of {name} that {why} are left out: {listed(left)}"))
 
 
 def arguments_of(model: nn.Module) -> list[str] | None:
@@ -145,6 +151,12 @@ def _columns(data: Any) -> list[str]:
     form = getattr(data, "format", None)
     named = form.get("columns") if isinstance(form, Mapping) else data.column_names
     return list(named or ())
+
+
+def _texts(data: Any) -> list[str]:
+    """The columns that hold texts, as far as it says."""
+    kinds = {name: getattr(kind, "dtype", None) for name, kind in (getattr(data, "features", None) or {}).items()}
+    return [name for name in _columns(data) if kinds.get(name) in ("string", "large_string")]
 
 
 def _has_buffer(data: Any) -> bool:
