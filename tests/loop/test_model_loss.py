@@ -44,7 +44,8 @@ def masked(model: Any, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def smoothed(model: Any, logits: Tensor, labels: Tensor) -> Tensor:
-    return nn.CrossEntropyLoss(label_smoothing=0.1)(logits.transpose(1, 2), labels)
+    loss: Tensor = nn.CrossEntropyLoss(label_smoothing=0.1)(logits.transpose(1, 2), labels)
+    return loss
 
 
 def weighted(model: Any, logits: Tensor, labels: Tensor) -> Tensor:
@@ -212,7 +213,7 @@ def test_metrics_get_the_targets_that_count() -> None:
 def test_batches_that_cannot_be_meant() -> None:
     with pytest.raises(ObjectiveError, match=r"batches are mappings for model\(\*\*batch\); this one is a tuple"):
         train(masked, train=(IDS, LABELS)).fit()
-    without = train(lambda *_: None, train={"input_ids": IDS})  # type: ignore[arg-type, return-value]
+    without = train(lambda *_: None, train={"input_ids": IDS})  # type: ignore[arg-type]
     with pytest.raises(ObjectiveError, match="without a loss, and the batch has no labels"):
         without.fit()
 

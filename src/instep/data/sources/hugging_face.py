@@ -87,7 +87,8 @@ def _selected(data: Any, columns: list[str], left: list[str], prepared: Prepared
 
 def arguments_of(model: nn.Module) -> list[str] | None:
     """The names that a model can be called with; None where it does not say."""
-    models = [model, model.get_base_model()] if hasattr(model, "get_base_model") else [model]  # PEFT's, and what is in it
+    inner: Any = getattr(model, "get_base_model", None)  # of a PEFT model
+    models = [model] if inner is None else [model, inner()]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         parameters = [one for each in models for one in inspect.signature(each.forward).parameters.values()]
