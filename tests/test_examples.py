@@ -6,12 +6,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.extras
+def test_hugging_face(tmp_path: Path) -> None:
+    """It learns to write, stops, goes on, and what it saves is a model of theirs."""
+    said = run("hugging_face.py", "--folder", str(tmp_path / "run"), "--out", str(tmp_path / "out"))
+    assert "epoch 6: loss " in said
+    assert re.search(r"the old dog ran and ran (on|under|in) the", said)
+    found = re.search(r"perplexity ([\d.]+), accuracy of the next word (\d+)%", said)
+    assert found is not None
+    assert float(found[1]) < 4
+    assert "config.json" in said
+    lora = run(
+        "hugging_face.py", "--lora", "--epochs", "1", "--folder", str(tmp_path / "lora"), "--out", str(tmp_path / "adapter")
+    )
+    assert "adapter_model.safetensors" in lora
+    sizes = {kind: next((tmp_path / kind).rglob("model.safetensors")).stat().st_size for kind in ("run", "lora")}
+    assert sizes["lora"] < 0.2 * sizes["run"]
 
 
 def test_update_cycle() -> None:

@@ -28,17 +28,25 @@ def options_of(command: str) -> set[str]:
 OPTIONS = {command: options_of(command) for command in COMMANDS}
 
 
-def blocks(page: Path) -> list[str]:
-    found: list[str] = []
-    for mark, code in re.findall(r"```python( continued)?\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        if mark:
-            found[-1] += code
+EXTRAS = (pytest.mark.extras, pytest.mark.filterwarnings("ignore"))  # those of other packages are theirs
+
+
+def blocks(page: Path) -> list[tuple[str, bool]]:
+    """Each block, and whether it is marked `extras`: it needs packages that only `make test-extras` has."""
+    found: list[tuple[str, bool]] = []
+    for marks, code in re.findall(r"```python((?: extras| continued)*)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        if "continued" in marks:
+            found[-1] = (found[-1][0] + code, found[-1][1] or "extras" in marks)
         else:
-            found.append(code)
+            found.append((code, "extras" in marks))
     return found
 
 
-CODE = [pytest.param(page, code, id=f"{page.name}-{i}") for page in PAGES for i, code in enumerate(blocks(page))]
+CODE = [
+    pytest.param(page, code, id=f"{page.name}-{i}", marks=EXTRAS if needs_extras else ())
+    for page in PAGES
+    for i, (code, needs_extras) in enumerate(blocks(page))
+]
 
 
 @pytest.mark.parametrize(("page", "code"), CODE)

@@ -21,7 +21,7 @@ import instep
 import tiny
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
 from instep.data import Order
-from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, Notice, ObjectiveError, UpdateError
+from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, ObjectiveError, UpdateError
 from instep.optim.freeze import freeze
 from instep.optim.groups import param_groups
 from instep.run import window
@@ -229,15 +229,14 @@ class Speaking(nn.Module):
 
 def test_a_model_with_a_loss_of_its_own_needs_no_objective() -> None:
     model = Speaking()
-    with pytest.warns(Notice, match="the loss in the model's output counts as a mean over samples"):
-        trainer = make(
-            model,
-            loss=None,
-            optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-            train={"inputs": X, "labels": Y},
-            valid={"inputs": X[:7], "labels": Y[:7]},
-            metrics="accuracy",
-        )
+    trainer = make(
+        model,
+        loss=None,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+        train={"inputs": X, "labels": Y},
+        valid={"inputs": X[:7], "labels": Y[:7]},
+        metrics="accuracy",
+    )
     evaluation = trainer.fit().last
     assert evaluation is not None
     assert set(evaluation) > {"valid/loss", "valid/accuracy"}

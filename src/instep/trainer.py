@@ -91,6 +91,8 @@ class Trainer:
             "10 minutes", or None for only the best and the last.
         keep: how many of the last checkpoints stay; the best stay as well. None: all.
         keep_best: how many checkpoints of the best evaluations stay, by the monitored value.
+        save_frozen: False leaves weights that take no gradient out of the checkpoints, like the base of a LoRA adapter; the
+            script has to make them again.
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
         init: weights to begin with: a file, a checkpoint or another run.
         log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
@@ -157,6 +159,7 @@ class Trainer:
         checkpoint_every: int | str | None = "auto",
         keep: int | None = 3,
         keep_best: int = 1,
+        save_frozen: bool = True,
         allow_changes: Collection[str] = (),
         init: str | Path | None = None,
         device: str | torch.device = "auto",
@@ -181,10 +184,10 @@ class Trainer:
             clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
             evaluate_every=evaluate_every, monitor=monitor, monitor_mode=monitor_mode, patience=patience,
             restore_best=restore_best, seed=seed, folder=folder, checkpoint_every=checkpoint_every, keep=keep,
-            keep_best=keep_best, allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
-            deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s,
-            on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress,
-            doctor=doctor,
+            keep_best=keep_best, save_frozen=save_frozen, allow_changes=allow_changes, init=init, device=device,
+            precision=precision, compile=compile, deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm,
+            timeout_s=timeout_s, on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every,
+            progress=progress, doctor=doctor,
         ), show_progress)  # fmt: skip
 
     # --- The loop

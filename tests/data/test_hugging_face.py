@@ -60,6 +60,7 @@ def their_own(datasets: Any, columns: dict[str, Any]) -> Any:
     return datasets.Dataset(datasets.table.InMemoryTable.from_pydict(columns), fingerprint="0")
 
 
+@pytest.mark.extras
 @QUIETLY
 def test_theirs() -> None:
     datasets = pytest.importorskip("datasets")
@@ -80,6 +81,7 @@ def test_theirs() -> None:
     assert_same(read(loader(noisy, workers=2)), read(loader(noisy)))
 
 
+@pytest.mark.extras
 @QUIETLY
 def test_their_iterable_goes_on_where_it_was() -> None:
     datasets = pytest.importorskip("datasets")

@@ -162,7 +162,6 @@ class Judging(nn.Module):
         return {"loss": loss, "logits": logits, "cache": None} if self.form == "mapping" else (loss, logits)
 
 
-@pytest.mark.filterwarnings("ignore:the loss in the model's output counts as a mean over samples")
 def test_what_belongs_to_the_batch_is_no_prediction() -> None:
     def made(form: str) -> Trainer:
         model = Judging(form)

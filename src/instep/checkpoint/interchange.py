@@ -12,11 +12,12 @@ from torch import nn
 
 from instep.checkpoint.difference import Difference
 from instep.checkpoint.fitting import State, apply_all, fit
+from instep.checkpoint.left_out import Described, require_same
 from instep.checkpoint.manifest import ENDING
 from instep.checkpoint.names import bare_names
 from instep.checkpoint.safefile import write_safetensors
 from instep.checkpoint.torchfile import ENDINGS, write_torch
-from instep.checkpoint.weights import ONE, read_states
+from instep.checkpoint.weights import ONE, read_left_out, read_states
 from instep.errors import DescriptionError
 
 Models = nn.Module | Mapping[str, nn.Module]
@@ -65,9 +66,20 @@ def load_model(
     """
     models = as_models(model)
     path = Path(path)
-    states = read_states(path, list(models), weights)
-    fittings = [fit(one, states[name], prefix=f"{name}." if name != ONE else "") for name, one in models.items()]
+    states, left_out = read_states(path, list(models), weights), read_left_out(path)
+    fittings = []
+    for name, one in models.items():
+        prefix = f"{name}." if name != ONE else ""
+        fittings.append(fit(one, {**_own(one, left_out, prefix), **states[name]} if left_out else states[name], prefix=prefix))
     return apply_all(fittings, path, strict=strict)
+
+
+def _own(model: nn.Module, left_out: Described, prefix: str) -> State:
+    """The model's own weights that a checkpoint has none for."""
+    weights = {name.removeprefix(prefix): made for name, made in left_out["weights"].items() if name.startswith(prefix)}
+    names = require_same(model, {**left_out, "weights": weights})
+    held = model.state_dict()
+    return {name: held[name] for name in names}
 
 
 def as_models(model: Models) -> Mapping[str, nn.Module]:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from instep.checkpoint import checkpoint_folder
 from instep.checkpoint.fitting import State, require_state
+from instep.checkpoint.left_out import Described
 from instep.checkpoint.manifest import ENDING, MANIFEST
 from instep.checkpoint.read import read
 from instep.checkpoint.safefile import read_safetensors
@@ -36,6 +37,11 @@ def read_states(path: Path, models: Sequence[str] = (ONE,), weights: Weights | N
     _require_average(path, weights, there=False)
     content = read_torch(path) if _is_torch(path) else read_safetensors(path)
     return {name: state_in(content, name, path) for name in models}
+
+
+def read_left_out(path: Path) -> Described | None:
+    """What the checkpoint at a path leaves out of its model; None for one that has all of it, and for files."""
+    return read(checkpoint_in(path), parts=()).state.get("left_out") if path.is_dir() else None
 
 
 def checkpoint_in(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`instep export RUN`: a run's model as a `.pt2`, which runs without the code that it was trained with."""
+"""`instep export RUN`: a run's model as a `.pt2`, which runs without the code that it was trained with, or as Hugging Face's."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -18,12 +18,18 @@ from instep.text import fold_for
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Export the model of a run with torch.export: it then runs where its class is not known, on batches of any size."""
+    """Export the model of a run: with torch.export, so that it runs where its class is not known, on batches of any size; or
+    with save_pretrained, with its tokenizer, for from_pretrained of Hugging Face."""
 
     run: rebuild.Run
     """The folder of the run, like runs/digits."""
+    place: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.pt2|DIR")] = None
+    """Where to write it, as with -o."""
+    to: Annotated[Literal["pt2", "hf"], tyro.conf.arg(metavar="pt2|hf")] = "pt2"
+    """What to write: a .pt2 file, or a folder of Hugging Face."""
     output: Annotated[
-        Path | None, tyro.conf.arg(aliases=["-o"], metavar="FILE.pt2", help_behavior_hint="(default: model.pt2 in the run)")
+        Path | None,
+        tyro.conf.arg(aliases=["-o"], metavar="FILE.pt2|DIR", help_behavior_hint="(default: model.pt2 or hf in the run)"),
     ] = None
     """Where to write it."""
     which: rebuild.Which = None
@@ -37,7 +43,29 @@ class ExportOptions:
 def run(arguments: Sequence[str]) -> int:
     """Export; returns the exit code."""
     own = parse(ExportOptions, arguments, prog="instep export")
-    output = own.output or own.run / "model.pt2"
+    if own.output is not None and own.place is not None:
+        raise WrongUse(f"{own.place} and -o {own.output} both say where to write; leave one out")
+    where = own.output or own.place
+    if own.to == "hf":
+        return export_pretrained(own, where or own.run / "hf")
+    return export_program(own, where or own.run / "model.pt2")
+
+
+def export_pretrained(own: ExportOptions, output: Path) -> int:
+    """A folder of Hugging Face."""
+    with contextlib.redirect_stdout(sys.stderr):
+        from instep.integrations.huggingface import save_pretrained
+
+        found = rebuild.rebuild(own.run, own.which, own.file, own.weights)
+        model = type(found.trainer.model).__name__
+        files = save_pretrained(found.trainer, output)
+    words = f"wrote {output}: {found} ({', '.join(files)}); load it with {model}.from_pretrained({str(output)!r})"
+    print(fold_for(sys.stdout, words))
+    return 0
+
+
+def export_program(own: ExportOptions, output: Path) -> int:
+    """A `.pt2` file."""
     if output.suffix != ".pt2":
         raise WrongUse(f"{output} does not end in .pt2; say -o {output.with_suffix('.pt2')}")
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints

@@ -6,7 +6,7 @@ that was passed has to say about them. All of it is checked here, before anythin
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, sampler_for
 from instep.data.share import Dealt, Share
 from instep.data.sources.dataloader import DataLoaderParts, WorkerSettings, dataloader_parts
+from instep.data.sources.hugging_face import prepare, take_splits
 from instep.data.sources.recognize import Reading, as_data
 from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout, input_names, is_narrowed
@@ -45,7 +46,10 @@ class Opened(NamedTuple):
 
 
 class Feed:
-    """The data of a run. `num_workers=None` is what a DataLoader says, else 0; `dtype` is that of the model's parameters."""
+    """The data of a run. `num_workers=None` is what a DataLoader says, else 0; `dtype` is that of the model's parameters.
+
+    `arguments` are the names of the model's arguments, where it is called with the entries of a batch.
+    """
 
     def __init__(
         self,
@@ -56,10 +60,14 @@ class Feed:
         seed: int,
         num_workers: WorkerCount | None = None,
         dtype: torch.dtype | None = None,
+        arguments: Collection[str] | None = None,
     ) -> None:
         self._seed = seed
+        self._arguments = arguments
         self._num_workers = num_workers
         said = as_data_source(train)
+        split, valid, test, self._prepared = take_splits(said.data, valid, test)
+        said = replace(said, data=split)
         self._steps_per_epoch = said.steps_per_epoch  # of an iterable
         self._tried: set[str] = set()  # data that a sample was loaded of, to see whether it gives the same one everywhere
         self.layout = BatchLayout(said.batch_dim, said.shared)  # of the batches of all data: one model gets them
@@ -91,6 +99,7 @@ class Feed:
         self.untransformed_valid = {name: part.data for name, part in self._valid.items()}
         narrowed = [name for name, part in {"train": self._train, **self._valid}.items() if is_narrowed(part.data)]
         self.notes = [f"float64 columns of {', '.join(narrowed)} are read as float32, the type of the model"] if narrowed else []
+        self.notes += self._prepared
         self.train = _transformed(self._train)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
         self.test = {name: self._for_evaluation(part) for name, part in self._test.items()}
@@ -287,7 +296,9 @@ class Feed:
     def _opened(self, said: DataSource, name: str, reading: Reading) -> Opened:
         given = dataloader_parts(said.data, name) if isinstance(said.data, DataLoader) else None
         collate = said.collate_fn or (given.collate if given else None)
-        data = as_data(given.dataset if given else said.data, name, replace(reading, collate=collate))
+        prepared = prepare(given.dataset if given else said.data, collate, self._arguments, name)
+        self._prepared = tuple(dict.fromkeys((*self._prepared, *prepared.notes)))
+        data = as_data(prepared.data, name, replace(reading, collate=prepared.collate))
         _check_steps(said, data)
         return Opened(data, said, given)
 

@@ -16,7 +16,7 @@ from instep.data.inputs import call_model, inputs_of
 from instep.data.loading.failure import user_line
 from instep.data.loading.loader import Batch, Loader
 from instep.data.pieces import bounds
-from instep.data.structure import columns, joined, map_columns
+from instep.data.structure import columns, joined, map_columns, named_columns
 from instep.distributed.stand_in import in_rounds
 from instep.distributed.world import ALONE, World, in_turn
 from instep.errors import InstepError, ObjectiveError
@@ -148,7 +148,21 @@ def predict(
                 continue
             outputs.append(_of_samples(output, samples))
     by_rank = world.gather_on_rank0(outputs) if loader.is_dealt else [outputs]
-    return joined(in_turn(by_rank)) if world.is_first and by_rank is not None else None
+    return _join(in_turn(by_rank), loader.name) if world.is_first and by_rank is not None else None
+
+
+def _join(outputs: list[Any], name: str) -> Any:
+    """The outputs of all batches as those of one."""
+    first = dict(named_columns(outputs[0]))
+    for output in outputs[1:]:
+        for place, column in named_columns(output):
+            if isinstance(column, Tensor) and place in first and column.shape[1:] != first[place].shape[1:]:
+                what, shapes = place.strip("'") or "the output", (tuple(first[place].shape), tuple(column.shape))
+                raise ObjectiveError(
+                    f"{what} of {name} has the shape {shapes[0]} in one batch and {shapes[1]} in another, so they do not join; "
+                    'pad all samples to one length (padding="max_length"), or call the model batch by batch.'
+                )
+    return joined(outputs)
 
 
 def checked_loss(

@@ -14,7 +14,7 @@ from instep import keys
 from instep.errors import ObjectiveError, give_notice
 from instep.loop.loss_checks import same_shape, shapes_of
 from instep.loop.loss_graph import mistake_in
-from instep.loop.objective import Loss, MeanOverSamples, Objective, as_loss, given_loss, name_of
+from instep.loop.objective import Loss, MeanOverSamples, Objective, as_loss, given_loss, innermost, name_of
 
 
 def look_at_first(objective: Objective, loss: Loss, *, is_said: bool) -> None:
@@ -31,11 +31,27 @@ def look_at_first(objective: Objective, loss: Loss, *, is_said: bool) -> None:
             require_no_coupling(name_of(function), function, loss.output, loss.target)
     if is_said and mistake is not None:
         give_notice(mistake)
-    if is_said and given is not None and type(loss) is MeanOverSamples:
-        give_notice(
-            f"{name_of(given[0])} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
-            "return Loss(value, count), so that a split batch stays exact."
+    notice = _how_counted(objective, loss)
+    if is_said and notice is not None:
+        give_notice(notice)
+
+
+def _how_counted(objective: Objective, loss: Loss) -> str | None:
+    """What is to be said of a count that nobody told."""
+    given, notice = given_loss(objective), getattr(innermost(objective), "notice", None)
+    if isinstance(notice, str):  # of a ModelLoss, which says it itself
+        return notice
+    if type(loss) is not MeanOverSamples:
+        return None
+    if given is None:
+        return (
+            "the objective returned the output of a model, whose loss counts as a mean over samples. Leave objective= out where "
+            "it is model(**batch), and its tokens are counted; or return Loss(value, count), so that a split batch stays exact."
         )
+    return (
+        f"{name_of(given[0])} counts as a mean over samples. If it is a mean over something else (tokens, weights), "
+        "return Loss(value, count), so that a split batch stays exact."
+    )
 
 
 def checking_values(objective: Objective) -> Objective:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from instep.data.inputs import call_model
 from instep.data.structure import size
-from instep.errors import ObjectiveError, give_notice
+from instep.errors import ObjectiveError
 from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
@@ -80,10 +80,10 @@ def as_loss(returned: Any, batch: Any, count: Count = size) -> Loss:
     if isinstance(returned, Loss):
         return returned
     if not isinstance(returned, Tensor):
-        value = _entry(returned, "loss")
+        value = entry_of(returned, "loss")
         if isinstance(value, Tensor):
             labels = batch.get("labels") if isinstance(batch, Mapping) else None
-            return Loss(value, as_loss(value, batch, count).count, _entry(returned, "logits"), labels)
+            return MeanOverSamples(value, as_loss(value, batch, count).count, entry_of(returned, "logits"), labels)
         raise ObjectiveError(f"the objective returned {type(returned).__name__}; return a Loss(value, count) or a 0-dim tensor.")
     samples = count(batch)
     if samples is None:
@@ -120,38 +120,24 @@ def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
 
 def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
     """The loss that an objective was made of here, and what is known of it; None for an objective that somebody wrote."""
-    made: Any = objective
-    while isinstance(made, functools.partial):
-        if made.func is _known_objective:
-            return made.args[0], made.args[1]
-        if made.func is _plain_objective:
-            return made.args[0], None
-        made = made.args[0] if made.args else None  # what precision has put around it
+    made = innermost(objective)
+    if isinstance(made, functools.partial) and made.func is _known_objective:
+        return made.args[0], made.args[1]
+    if isinstance(made, functools.partial) and made.func is _plain_objective:
+        return made.args[0], None
     return None
 
 
-def from_output() -> Objective:
-    """The objective `model(**batch).loss` on mapping batches, for models that work out their own loss."""
-    give_notice(
-        "the loss in the model's output counts as a mean over samples. If it is a mean over something else (tokens), pass "
-        "objective=f(model, batch) that returns Loss(value, count), so that a split batch stays exact."
-    )
-    return _output_objective
+def innermost(objective: Any) -> Any:
+    """The objective without what precision has put around it."""
+    while (
+        isinstance(objective, functools.partial) and objective.args and objective.func not in (_known_objective, _plain_objective)
+    ):
+        objective = objective.args[0]
+    return objective
 
 
-def _output_objective(model: nn.Module, batch: Any) -> Loss:
-    if not isinstance(batch, Mapping):
-        raise ObjectiveError(
-            f"without loss= and objective=, batches are mappings for model(**batch); this one is a {type(batch).__name__}. "
-            "Pass loss=f(output, target) for batches (x, y)."
-        )
-    output = model(**batch)
-    if _entry(output, "loss") is None:
-        raise ObjectiveError(f"the model returned {type(output).__name__} without a loss; pass loss= or objective=.")
-    return as_loss(output, batch)
-
-
-def _entry(output: Any, name: str) -> Any:
+def entry_of(output: Any, name: str) -> Any:
     """What the output of a model has under a name, as an entry or as an attribute; None where it has none."""
     return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
@@ -168,7 +154,7 @@ def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count,
     returned = loss(output, target)
     if isinstance(returned, Loss):
         return returned
-    if not isinstance(returned, Tensor) and _entry(returned, "loss") is None:
+    if not isinstance(returned, Tensor) and entry_of(returned, "loss") is None:
         raise ObjectiveError(f"the loss {name_of(loss)} returned a {type(returned).__name__}, not a tensor; leave .item() out.")
     mean = as_loss(returned, batch, count)
     return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)

@@ -15,7 +15,7 @@ from instep.errors import DescriptionError
 from instep.loop.accumulation import OnNonFinite
 from instep.loop.batch_plan import BatchPlan, require_whole
 from instep.loop.error_place import ErrorPlace
-from instep.loop.objective import LossFunction, Objective, counting, from_loss, from_output
+from instep.loop.objective import LossFunction, Objective, counting, from_loss
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.loop.signatures import require_call, second_parameter
@@ -89,7 +89,9 @@ def objective_for(loss: LossFunction | None, objective: Objective | None, layout
         return objective if count is None else counting(objective, count)
     if loss is not None:
         return from_loss(loss, count)
-    return from_output() if count is None else counting(from_output(), count)
+    from instep.loop.model_loss import ModelLoss  # most runs say what they minimise
+
+    return ModelLoss() if count is None else ModelLoss(count)
 
 
 def _require_objective(objective: Any) -> None:

@@ -9,9 +9,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep.checkpoint import steps
+from instep.checkpoint.left_out import FrozenWeights, base_name
 from instep.data.device import Placed, memory_bytes
 from instep.data.feed import Feed, float_type
 from instep.data.loading.loader import Loader
+from instep.data.sources.hugging_face import arguments_of
 from instep.distributed.processes import Processes, check_shard, choose_device
 from instep.distributed.world import World, find_world
 from instep.errors import DescriptionError
@@ -41,6 +43,7 @@ from instep.run.options import Options
 from instep.run.run import Run, Show
 from instep.run.state import RunState
 from instep.run.training_state import ModelState
+from instep.text import plural
 
 
 def assemble(options: Options, show: Show) -> Run:
@@ -109,7 +112,16 @@ def find_place(options: Options) -> Place:
 
 def find_data(options: Options, place: Place) -> Data:
     dtype = float_type(as_module(options.model)) if options.objective is None else None  # an objective gets them as they are
-    feed = Feed(options.train, options.valid, options.test, seed=options.seed, num_workers=options.num_workers, dtype=dtype)
+    by_name = options.loss is None and options.objective is None
+    feed = Feed(
+        options.train,
+        options.valid,
+        options.test,
+        seed=options.seed,
+        num_workers=options.num_workers,
+        dtype=dtype,
+        arguments=arguments_of(as_module(options.model)) if by_name else None,
+    )
     batch_size = feed.batch_size(
         options.batch_size,
         update_cycle=options.update_cycle,
@@ -305,6 +317,7 @@ def keep_books(
             modes=stepping.modes,
             average=stepping.ema,
             attributes=Attributes(prepared.holders, stepping.optimizers, place.placed.device),
+            frozen=_find_frozen(options, model, data),
         ),
         state=state,
         notices=notices,
@@ -313,6 +326,23 @@ def keep_books(
         description=_describe(options, place, data, prepared, stepping, monitor),
         show=show,
     )
+
+
+def _find_frozen(options: Options, model: nn.Module, data: Data) -> FrozenWeights | None:
+    """What checkpoints leave out, where that was asked for."""
+    if not isinstance(options.save_frozen, bool):
+        raise DescriptionError(f"save_frozen={options.save_frozen!r} is neither True nor False.")
+    if options.save_frozen:
+        return None
+    if data.processes.are_sharded:
+        raise DescriptionError("save_frozen=False does not go with shard=, whose checkpoints have all weights; leave one out.")
+    frozen = FrozenWeights(model)
+    if not frozen.names():
+        raise DescriptionError(
+            "save_frozen=False leaves frozen weights out of the checkpoints, and every parameter takes a gradient; leave it out, "
+            "or freeze what shall not train: instep.freeze(…)."
+        )
+    return frozen
 
 
 def _describe(
@@ -329,6 +359,7 @@ def _describe(
         *(note for stepper in steppers for note in stepper.drive.notes),
         *(ema.notes(plan.total_steps) if ema is not None else ()),
         *stepping.unfreezing.notes(plan.epochs_begun),
+        *_frozen_notes(options, prepared.model),
         *description_notes(prepared.model, stepping.optimizers.values(), was_in_eval=prepared.was_in_eval),
         *prepared.notes,
         *data.feed.notes,
@@ -350,6 +381,14 @@ def _describe(
         notes=notes,
         processes=place.world.size,
     )
+
+
+def _frozen_notes(options: Options, model: nn.Module) -> list[str]:
+    if options.save_frozen:
+        return []
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    base = f" of {name}" if (name := base_name(model)) else ""
+    return [f"checkpoints leave out {plural(frozen, 'frozen number')}{base}: the script makes them again"]
 
 
 def _train_loader(options: Options, place: Place, data: Data, splitting: Splitting, say: Callable[[str], object]) -> Loader:

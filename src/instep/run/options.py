@@ -60,6 +60,7 @@ class Options:
     checkpoint_every: int | str | None = field(default="auto", metadata=_NO_SETTING)
     keep: int | None = field(default=3, metadata=_NO_SETTING)
     keep_best: int = field(default=1, metadata=_NO_SETTING)
+    save_frozen: bool = field(default=True, metadata=_NO_SETTING)
     allow_changes: Collection[str] = field(default=(), metadata=_NO_SETTING)
     init: str | Path | None = None
     device: str | torch.device = "auto"

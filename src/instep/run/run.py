@@ -303,7 +303,7 @@ class Run:
                 found = read(path, parts=parts, held=shares, is_verified=True)
             else:
                 found = self.world.run_on_rank0(lambda: self.saver.load(folder, which, parts))
-            self.model_state.use(found.parts)
+            self.model_state.use(found.parts, found.state.get("left_out"))
             self.state.weights_step = found.step
         elif which == "best" and self.state.best_weights is not None:
             self.model_state.use(self.state.best_weights)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, restore_optimizer
+from instep.checkpoint.left_out import Described, FrozenWeights, require_same
 from instep.errors import CheckpointError, DescriptionError
 from instep.loop.holders import Holders
 from instep.loop.stepper import Stepper
@@ -20,6 +21,8 @@ from instep.run.attributes import Attributes
 
 if TYPE_CHECKING:
     from instep.run.run import Run
+
+AVERAGED = "module."  # before the names of a model in the state of its average
 
 
 def capture(run: "Run") -> Checkpoint:
@@ -34,7 +37,10 @@ def capture(run: "Run") -> Checkpoint:
         "cycles": None if run.state.cycles is None else run.state.cycles.state(),
         "finer_split": run.micro_batches.state(),
     }
-    return Checkpoint(run.state.step, run.model_state.parts(), state, run.state.best_step, kept=run.best_steps())
+    parts, left_out = run.model_state.parts(), run.model_state.left_out()
+    if left_out is not None:
+        state["left_out"] = left_out
+    return Checkpoint(run.state.step, parts, state, run.state.best_step, kept=run.best_steps())
 
 
 def restore(run: "Run", checkpoint: Checkpoint) -> None:
@@ -45,7 +51,7 @@ def restore(run: "Run", checkpoint: Checkpoint) -> None:
     else:
         require_no_cycles(state.get("cycles"))
     run.unfreezing.reach((state["step"] - 1) // run.plan.steps_per_epoch)  # so that the optimizer has the groups it had
-    run.model_state.restore(checkpoint.parts, leave=run.allow_changes)
+    run.model_state.restore(checkpoint.parts, leave=run.allow_changes, left_out=state.get("left_out"))
     for stepper, before in zip(run.steppers, state["players"], strict=True):
         stepper.restore(before)
     run.logbook.restore(state["logbook"])
@@ -77,8 +83,10 @@ class ModelState:
         modes: Modes,
         average: Average | None,
         attributes: Attributes,
+        frozen: FrozenWeights | None = None,
     ) -> None:
         self.attributes = attributes
+        self._frozen = frozen  # what a checkpoint leaves out, where that was asked for
         self._holders = holders
         self._model = holders.model
         self._steppers = steppers
@@ -103,11 +111,21 @@ class ModelState:
             parts["buffers"] = unsaved
         if self._average is not None:
             parts["ema"] = self._average.state_dict()
+        if self._frozen is not None:
+            gone = set(self._frozen.names())
+            for part, prefix in (("model", ""), ("training", ""), ("ema", AVERAGED)):
+                if part in parts:
+                    parts[part] = _without(parts[part], {f"{prefix}{name}" for name in gone})
         if others := self._others():
             parts["others"] = others
         if changed := self.attributes.changed():
             parts["attributes"] = changed
         return parts
+
+    def left_out(self) -> Described | None:
+        """What `parts` leaves out of the model, and by what it is known again; None where all is there."""
+        names = [] if self._frozen is None else self._frozen.names()
+        return self._frozen.describe(names) if self._frozen is not None and names else None
 
     def buffers(self) -> list[Tensor]:
         """What is not the same on several processes while they train."""
@@ -129,13 +147,16 @@ class ModelState:
         for name, module in self._model.named_modules():
             module.training = name not in in_eval
 
-    def restore(self, parts: Mapping[str, Any], *, leave: Collection[str]) -> None:
+    def restore(self, parts: Mapping[str, Any], *, leave: Collection[str], left_out: Described | None = None) -> None:
         """Go on from these parts; options of the optimizers that are named in `leave` keep the values they have now.
 
         Who leaves lr leaves what a schedule starts from.
         """
         leave = (*leave, "initial_lr") if "lr" in leave else leave
-        restore_model(self._model, parts.get("training", parts["model"]))
+        absent = require_same(self._model, left_out)
+        restore_model(self._model, parts.get("training", parts["model"]), left_out=absent)
+        if self._frozen is not None:
+            self._frozen.forget_writes()
         _restore_unsaved_buffers(self._model, parts.get("buffers", {}))
         self._restore_others(parts.get("others", {}))
         self.attributes.restore(parts.get("attributes", {}))
@@ -143,13 +164,16 @@ class ModelState:
             captured = parts["optimizer"][stepper.name] if stepper.name else parts["optimizer"]
             restore_optimizer(stepper.optimizer, captured, self._model.named_parameters(), leave=leave)
         self._modes.train()  # what was restored is the train mode's
-        self._load_average(parts)
+        self._load_average(parts, absent)
 
-    def use(self, parts: Mapping[str, Any]) -> None:
+    def use(self, parts: Mapping[str, Any], left_out: Described | None = None) -> None:
         """Give the model, and the average, the weights of these parts; the optimizers stay as they are."""
+        absent = require_same(self._model, left_out)
         with self._modes.replacing():
-            restore_model(self._model, parts["model"])
-        self._load_average(parts)
+            restore_model(self._model, parts["model"], left_out=absent)
+        if self._frozen is not None:
+            self._frozen.forget_writes()
+        self._load_average(parts, absent)
 
     def copy(self) -> dict[str, Any]:
         """What `use` takes, copied."""
@@ -195,9 +219,15 @@ class ModelState:
         for name, tensor in now.items():
             tensor.copy_(kept[name])
 
-    def _load_average(self, parts: Mapping[str, Any]) -> None:
+    def _load_average(self, parts: Mapping[str, Any], absent: Collection[str] = ()) -> None:
+        """An average of weights that never changed is these weights."""
         if self._average is not None and "ema" in parts:
-            self._average.load_state_dict(parts["ema"])
+            held = self._model.state_dict() if absent else {}
+            self._average.load_state_dict({**parts["ema"], **{f"{AVERAGED}{name}": held[name] for name in absent}})
+
+
+def _without(state: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name not in names}
 
 
 def _clone(state: Mapping[str, Any]) -> dict[str, Any]:

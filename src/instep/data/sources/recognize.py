@@ -32,6 +32,7 @@ from instep.data.sources.frame import (
     is_wide,
     layout_of,
 )
+from instep.data.sources.hugging_face import has_own_transform, is_splits, with_tensors
 from instep.data.sources.samples import Samples
 from instep.data.sources.stream import Called, Stream
 from instep.data.sources.target import Targeted
@@ -96,7 +97,7 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         return _subset(data, name, reading)
     if _is(data, ConcatDataset) and (whole := _concatenated(data, name, reading)) is not None:
         return whole
-    if _is_splits(data):
+    if is_splits(data):
         raise DescriptionError(
             f"{name} holds the splits {', '.join(map(str, data))}; pass one of them: data[{next(iter(data))!r}]."
         )
@@ -124,8 +125,8 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
             "__getitem__ and __len__, a DataLoader, an IterableDataset, a function that returns an iterator, or a .npy or "
             ".safetensors file."
         )
-    batched_fetch = False if _has_own_transform(data) else None
-    return Samples(_with_tensors(data), name, collate=reading.collate, batched_fetch=batched_fetch)
+    batched_fetch = False if has_own_transform(data) else None
+    return Samples(with_tensors(data, reading.collate), name, collate=reading.collate, batched_fetch=batched_fetch)
 
 
 def _columns(data: Any, name: str, reading: Reading) -> Columns | None:
@@ -230,7 +231,7 @@ def _stream(data: Any, name: str, reading: Reading) -> Stream:
             f"{name} is a {type(data).__name__}, which can be read only once; pass the function that makes it, so that every "
             "epoch can begin anew."
         )
-    return Stream(data, name, length=_length(data), collate=reading.collate)
+    return Stream(with_tensors(data, reading.collate), name, length=_length(data), collate=reading.collate)
 
 
 def _require_no_arguments(function: Any, name: str) -> None:
@@ -251,11 +252,6 @@ def _is(data: Any, kind: type) -> bool:
     return isinstance(data, kind) and all(
         getattr(type(data), method, None) is getattr(kind, method, None) for method in ("__getitem__", "__getitems__", "__len__")
     )
-
-
-def _is_splits(data: Any) -> bool:
-    """Hugging Face's DatasetDict and its like: a mapping of data sets."""
-    return isinstance(data, Mapping) and bool(data) and all(hasattr(part, "column_names") for part in data.values())
 
 
 def _is_iterable_only(data: Any) -> bool:
@@ -283,15 +279,3 @@ def _length(data: Any) -> int | None:
 
 def _looks_like_a_file(text: str) -> bool:
     return text.endswith((".npy", ".npz", ".safetensors"))
-
-
-def _with_tensors(data: Any) -> Any:
-    """Hugging Face's data set gives Python's lists, which collate column by column; asked for tensors it gives tensors."""
-    if hasattr(data, "with_format") and hasattr(data, "column_names") and getattr(data, "format", {}).get("type") is None:
-        return data.with_format("torch")
-    return data
-
-
-def _has_own_transform(data: Any) -> bool:
-    """Whether a data set of Hugging Face was given a transform, which may draw and so is called sample by sample."""
-    return hasattr(data, "with_format") and getattr(data, "format", {}).get("type") == "custom"
