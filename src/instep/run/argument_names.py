@@ -59,13 +59,14 @@ CALLED_HERE = {
     "load_best_model_at_end": "restore_best=",
     **dict.fromkeys(("early_stopping", "early_stopping_patience"), "patience="),
     **dict.fromkeys(("criterion", "loss_fn", "loss_function", "loss_func"), "loss="),
-    **dict.fromkeys(("class_weight", "class_weights"), "loss=torch.nn.CrossEntropyLoss(weight=…)"),
+    "class_weight": 'class_weights="balanced", or one weight a class',
     "label_smoothing": "loss=torch.nn.CrossEntropyLoss(label_smoothing=…)",
     "sample_weight": "objective=, a function (model, batch) -> Loss, or train=data.source(…, sampler=instep.data.weighted(…))",
     **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "schedule="),
     **dict.fromkeys(("warmup", "warmup_steps", "warmup_ratio"), "schedule=, like instep.OneCycle(max_lr=…) or instep.schedules"),
     **dict.fromkeys(("optimizers", "optim", "opt"), "optimizer="),
     "weight_decay": "optimizer=torch.optim.AdamW(model.parameters(), weight_decay=…)",
+    **dict.fromkeys(("swa_start", "swa_epoch_start"), "swa=, the epoch from which on the weights are averaged"),
     **dict.fromkeys(("ema_decay", "use_ema", "ema_model"), "ema=, like 0.999"),
     **dict.fromkeys(("checkpoint_dir", "default_root_dir", "output_dir", "save_dir", "log_dir", "logging_dir"), "folder="),
     **dict.fromkeys(("save_every", "save_steps", "save_strategy"), _SAVE_EVERY),
@@ -130,11 +131,11 @@ METHODS = {
 }
 
 
-def refuse_unknown(names: Collection[str], known: Collection[str]) -> None:
+def refuse_unknown(names: Collection[str], known: Collection[str], who: str = "Trainer") -> None:
     """Raises for arguments that a Trainer does not have, with the name that each has here."""
     for name in names:
         advice = _advice(name, known) or f"there are {', '.join(known)}."
-        raise DescriptionError(f"Trainer has no argument {name}=; {advice}")
+        raise DescriptionError(f"{who} has no argument {name}=; {advice}")
 
 
 def _advice(name: str, known: Collection[str]) -> str | None:

@@ -14,7 +14,7 @@ from instep.checkpoint import Checkpoint, capture_optimizer, restore_model, rest
 from instep.errors import CheckpointError, DescriptionError
 from instep.loop.holders import Holders
 from instep.loop.stepper import Stepper
-from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
 from instep.run.attributes import Attributes
 
@@ -67,7 +67,7 @@ def require_no_cycles(state: Mapping[str, Any] | None) -> None:
 
 
 class ModelState:
-    """The parts of a checkpoint that hold tensors: the model, the optimizers, the average, losses and attributes with a state."""
+    """The parts of a checkpoint that hold tensors: the model, the optimizers, averages, losses and attributes with a state."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ModelState:
         steppers: Sequence[Stepper],
         *,
         modes: Modes,
-        average: Average | None,
+        averages: Averages,
         attributes: Attributes,
     ) -> None:
         self.attributes = attributes
@@ -83,12 +83,12 @@ class ModelState:
         self._model = holders.model
         self._steppers = steppers
         self._modes = modes
-        self._average = average
+        self._averages = averages.by_name()
 
     @property
     def used(self) -> list[str]:
         """The parts that `use` takes."""
-        return ["model"] if self._average is None else ["model", "ema"]
+        return ["model", *self._averages]
 
     def parts(self) -> dict[str, Any]:
         """By the names that they have in a checkpoint; the tensors are the run's own where that is enough."""
@@ -101,8 +101,7 @@ class ModelState:
                 parts["training"] = _clone(self._model.state_dict())
         if unsaved := _unsaved_buffers(self._model):
             parts["buffers"] = unsaved
-        if self._average is not None:
-            parts["ema"] = self._average.state_dict()
+        parts |= {name: average.state_dict() for name, average in self._averages.items()}
         if others := self._others():
             parts["others"] = others
         if changed := self.attributes.changed():
@@ -111,7 +110,7 @@ class ModelState:
 
     def buffers(self) -> list[Tensor]:
         """What is not the same on several processes while they train."""
-        averaged = [] if self._average is None else list(self._average.module.buffers())
+        averaged = [buffer for average in self._averages.values() for buffer in average.module.buffers()]
         return [*(buffer for module in self._holders.modules for buffer in module.buffers()), *averaged]
 
     def standing(self) -> dict[str, Any]:
@@ -143,28 +142,25 @@ class ModelState:
             captured = parts["optimizer"][stepper.name] if stepper.name else parts["optimizer"]
             restore_optimizer(stepper.optimizer, captured, self._model.named_parameters(), leave=leave)
         self._modes.train()  # what was restored is the train mode's
-        self._load_average(parts)
+        self._load_averages(parts)
 
     def use(self, parts: Mapping[str, Any]) -> None:
-        """Give the model, and the average, the weights of these parts; the optimizers stay as they are."""
+        """Give the model, and the averages, the weights of these parts; the optimizers stay as they are."""
         with self._modes.replacing():
             restore_model(self._model, parts["model"])
-        self._load_average(parts)
+        self._load_averages(parts)
 
     def copy(self) -> dict[str, Any]:
         """What `use` takes, copied."""
         with self._modes.evaluating():
             parts: dict[str, Any] = {"model": copy.deepcopy(self._model.state_dict())}
-        if self._average is not None:
-            parts["ema"] = _clone(self._average.state_dict())
-        return parts
+        return parts | {name: _clone(average.state_dict()) for name, average in self._averages.items()}
 
     def stateful(self) -> list[Any]:
         """What an update changes beside the model and the first optimizer, for who puts it back."""
         others = [stepper.optimizer for stepper in self._steppers[1:]]
         own = [thing for stepper in self._steppers for thing in stepper.stateful()]
-        averaged = [] if self._average is None else [self._average]
-        return [*self._holders.beside, *self._holders.objects, *others, *own, self._modes, *averaged]
+        return [*self._holders.beside, *self._holders.objects, *others, *own, self._modes, *self._averages.values()]
 
     def _capture_optimizer(self, stepper: Stepper) -> dict[str, Any]:
         """With the parameters in the order of the groups: the optimizer has those that were unfrozen last at the end."""
@@ -195,9 +191,10 @@ class ModelState:
         for name, tensor in now.items():
             tensor.copy_(kept[name])
 
-    def _load_average(self, parts: Mapping[str, Any]) -> None:
-        if self._average is not None and "ema" in parts:
-            self._average.load_state_dict(parts["ema"])
+    def _load_averages(self, parts: Mapping[str, Any]) -> None:
+        for name, average in self._averages.items():
+            if name in parts:
+                average.load_state_dict(parts[name])
 
 
 def _clone(state: Mapping[str, Any]) -> dict[str, Any]:
