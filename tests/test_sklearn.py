@@ -162,8 +162,7 @@ def test_it_can_be_pickled() -> None:
 
 
 def test_the_columns_of_a_frame_are_checked_by_name() -> None:
-    import pandas as pd
-
+    pd: Any = pytest.importorskip("pandas")
     frame = pd.DataFrame(X, columns=list("abcd"))
     fitted = regressor().fit(frame, pd.Series(NUMBER))
     assert fitted.feature_names_in_.tolist() == list("abcd")

@@ -149,7 +149,7 @@ def test_a_split_and_several_processes_have_the_same_batches() -> None:
             lambda: data.source(DataLoader(Words(), sampler=RandomSampler(Words(), True)), bucket_by=0),
             r"bucket_by= is given, and train is a DataLoader with a sampler of its own",
         ),
-        (lambda: data.source(Words(), group_by_length=True), r"no argument group_by_length=…; use bucket_by="),
+        (lambda: data.source(Words(), **{"group_by_length": True}), r"no argument group_by_length=…; use bucket_by="),
     ],
 )
 def test_what_cannot_be_meant(make_source: Any, words: str) -> None:

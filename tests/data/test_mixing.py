@@ -95,6 +95,7 @@ def test_a_run_keeps_its_promises(transform: Any, tmp_path: Path) -> None:
 def test_metrics_take_the_larger_share_and_validation_data_is_not_mixed() -> None:
     trainer = make(data.mixup(classes=3), valid=(IMAGES, LABELS), metrics="accuracy", epochs=30)
     last = trainer.fit().last
+    assert last is not None
     plain = trainer.evaluate((IMAGES, LABELS))
     assert last["valid/accuracy"] == plain["data/accuracy"] == 1.0
     mixed = data.source((IMAGES, LABELS), batch_transform=data.mixup(0.2, classes=3))

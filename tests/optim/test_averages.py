@@ -81,7 +81,7 @@ def test_in_updates_and_in_several_epochs() -> None:
         ({"swa": "5 updates", "swa_every": 2}, 6),
         ({"swa": "1 epochs", "swa_every": "2 epochs"}, 2),
     ):
-        trainer = make(**options)  # type: ignore[arg-type]
+        trainer = make(**options)
         trainer.fit()
         assert trainer.swa is not None
         assert trainer.swa.count == count, options
@@ -121,13 +121,15 @@ def test_its_weights_are_used_where_the_monitored_value_judges_them(tmp_path: Pa
 def test_they_are_read_from_checkpoints(tmp_path: Path) -> None:
     trainer = make(norm=False, swa=2, monitor="valid/swa/loss", folder=tmp_path / "run", keep=None, checkpoint_every="epoch")
     trainer.fit()
-    model, shelf = net(norm=False), tmp_path / "run" / "checkpoints"
+    model: Any = net(norm=False)
+    shelf = tmp_path / "run" / "checkpoints"
     assert trainer.swa is not None
     load_model(model, shelf / "step-00000016")
-    assert torch.equal(model[3].weight, trainer.swa.module[3].weight)
+    averaged: Any = trainer.swa.module
+    assert torch.equal(model[3].weight, averaged[3].weight)
     load_model(model, shelf / "step-00000016", weights="model")
     assert torch.equal(model[3].weight, trainer.model[3].weight)
-    other = net(norm=False)
+    other: Any = net(norm=False)
     load_model(model, shelf / "step-00000004", weights="swa")  # when it had not begun
     load_model(other, shelf / "step-00000004", weights="model")
     assert torch.equal(model[3].weight, other[3].weight)

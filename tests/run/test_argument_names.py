@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from instep import Trainer
 from instep.errors import DescriptionError
 from instep.run.argument_names import CALLED_HERE, METHODS, NOT_HERE
+from instep.run.names_elsewhere import MORE_CALLED_HERE, MORE_METHODS, MORE_NOT_HERE
 from tiny import mlp
 
 ELSEWHERE = """
@@ -43,12 +44,15 @@ def test_what_is_advised_exists() -> None:
     """Each `name=` and each method that a hint names is one of this library."""
     known = {*inspect.signature(Trainer).parameters, "transform", "batch_transform", "collate_fn", "sampler", "target"}
     known |= {"steps_per_epoch", "lr", "weight_decay", "memory_format", "weight", "label_smoothing", "max_lr", "monitor_mode"}
-    for name, advice in {**CALLED_HERE, **NOT_HERE, **METHODS}.items():
+    known |= {"bucket_by", "layer_decay", "no_decay", "momentum"}
+    every = CALLED_HERE | NOT_HERE | METHODS | MORE_CALLED_HERE | MORE_NOT_HERE | MORE_METHODS
+    for name, advice in every.items():
         used = set(re.findall(r"(\w+)=", advice)) - {"pos_weight"}
         assert used <= known, (name, used - known)
         for method in re.findall(r"trainer\.(\w+)", advice):
             assert hasattr(Trainer, method), (name, method)
-    assert not known & {*CALLED_HERE} & {*inspect.signature(Trainer).parameters}
+    assert not {*CALLED_HERE, *NOT_HERE, *METHODS} & {*MORE_CALLED_HERE, *MORE_NOT_HERE, *MORE_METHODS}
+    assert not known & {*CALLED_HERE, *MORE_CALLED_HERE} & {*inspect.signature(Trainer).parameters}
 
 
 def test_a_misspelt_name_gets_the_nearest() -> None:

@@ -124,7 +124,7 @@ def _as_lengths(by: BucketBy, source: Source) -> Indices:
 
 def _lengths_of(by: str | int | Callable[[Any], float], source: Source) -> list[float]:
     """The length of each sample: of one entry, or what a function says. Samples that lie in columns are not put together."""
-    data = Rows(source) if isinstance(source, Columns) else source.dataset if isinstance(source, Samples) else None
+    data: Any = Rows(source) if isinstance(source, Columns) else source.dataset if isinstance(source, Samples) else None
     if data is None:
         raise DescriptionError(f"bucket_by= cannot read the lengths of {source.name}; pass one length a sample: bucket_by=[…].")
     if not callable(by) and isinstance(data, Rows) and isinstance(data.source, Columns):

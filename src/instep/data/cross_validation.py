@@ -69,8 +69,8 @@ def folds(
     k: int,
     *,
     seed: int = 0,
-    stratify: "bool | Values" = False,
-    groups: "Values | None" = None,
+    stratify: "bool | Values | Sequence[Any]" = False,
+    groups: "Values | Sequence[Any] | None" = None,
     shuffle: bool = True,
 ) -> "Folds":
     """The data in k folds, each with the rest of it to train on: `for train, valid in folds((x, y), 5): …`.
@@ -146,7 +146,7 @@ def _deal_groups(shuffled: Indices, k: int, groups: Indices, classes: Indices) -
     return found
 
 
-def _classes(stratify: "bool | Values", source: Source) -> Indices | None:
+def _classes(stratify: Any, source: Source) -> Indices | None:
     if stratify is False or stratify is None:
         return None
     if stratify is True:
@@ -157,7 +157,7 @@ def _classes(stratify: "bool | Values", source: Source) -> Indices | None:
     return _numbered(stratify, len(source), "stratify")
 
 
-def _grouping(groups: "Values | None", n: int) -> Indices | None:
+def _grouping(groups: Any, n: int) -> Indices | None:
     return None if groups is None else _numbered(groups, n, "groups")
 
 

@@ -97,7 +97,7 @@ NOT_HERE = {
     "ckpt_path": "a run in folder= is resumed by itself; init= begins with the weights of another",
     **dict.fromkeys(
         ("per_device_eval_batch_size", "eval_batch_size", "valid_batch_size"),
-        "evaluations take batch_size=; a DataLoader as valid= keeps its own",
+        "evaluations take batches as large as the largest micro-batch; a DataLoader as valid= keeps its own",
     ),
     "limit_val_batches": "an evaluation takes every sample once; pass fewer as valid=",
     "args": "every setting is an argument of the Trainer itself",
@@ -140,19 +140,25 @@ def refuse_unknown(names: Collection[str], known: Collection[str], who: str = "T
 
 def _advice(name: str, known: Collection[str]) -> str | None:
     """What to write in place of an argument; None where it is like nothing."""
-    if name not in NOT_HERE and name not in CALLED_HERE:
+    from instep.run.names_elsewhere import MORE_CALLED_HERE, MORE_NOT_HERE  # a run that is described right needs none of it
+
+    called_here, not_here = CALLED_HERE | MORE_CALLED_HERE, NOT_HERE | MORE_NOT_HERE
+    if name not in not_here and name not in called_here:
         if guess := nearest(name, known):
             return f"did you mean {guess}=?"
-        name = nearest(name, [*CALLED_HERE, *NOT_HERE]) or ""
+        name = nearest(name, [*CALLED_HERE, *NOT_HERE]) or nearest(name, [*called_here, *not_here]) or ""
         if not name:
             return None
-    return f"{NOT_HERE[name]}." if name in NOT_HERE else f"use {CALLED_HERE[name]}."
+    return f"{not_here[name]}." if name in not_here else f"use {called_here[name]}."
 
 
 def explain_missing(name: str, trainer: type) -> str:
     """Why a Trainer lacks an attribute: what is used here in its place."""
-    if name in METHODS:
-        return f"a Trainer has no {name}; {METHODS[name]}."
+    from instep.run.names_elsewhere import MORE_METHODS
+
+    methods = METHODS | MORE_METHODS
+    if name in methods:
+        return f"a Trainer has no {name}; {methods[name]}."
     guess = None if name.startswith("_") else nearest(name, [one for one in dir(trainer) if not one.startswith("_")])
     call = "()" if guess and callable(getattr(trainer, guess)) else ""
     return f"a Trainer has no {name}; did you mean {guess}{call}?" if guess else f"a Trainer has no {name}."
