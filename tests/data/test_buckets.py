@@ -137,6 +137,17 @@ def test_a_split_and_several_processes_have_the_same_batches() -> None:
     assert [[index for part in one for index in part] for one in zip(*parts, strict=True)] == expected
 
 
+@pytest.mark.extras
+def test_a_column_of_hugging_face() -> None:
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"words": [list(range(n)) for n in LENGTHS], "y": [i % 3 for i in range(150)]})
+    source = data.source(table, target="y", collate_fn=data.pad(), bucket_by="words")
+    assert indices(make(source)) == indices(make())
+    assert (
+        data.folds(table, 3, stratify=table["y"]).numbers.tolist() == data.folds(Words(), 3, stratify=table["y"]).numbers.tolist()
+    )
+
+
 @pytest.mark.parametrize(
     ("make_source", "words"),
     [
@@ -149,7 +160,6 @@ def test_a_split_and_several_processes_have_the_same_batches() -> None:
             lambda: data.source(DataLoader(Words(), sampler=RandomSampler(Words(), True)), bucket_by=0),
             r"bucket_by= is given, and train is a DataLoader with a sampler of its own",
         ),
-        (lambda: data.source(Words(), **{"group_by_length": True}), r"no argument group_by_length=…; use bucket_by="),
     ],
 )
 def test_what_cannot_be_meant(make_source: Any, words: str) -> None:

@@ -62,6 +62,7 @@ def test_it_says_what_was_said() -> None:
         ("num_workers", "use num_workers= of the Trainer"),
         ("batch_size", "use batch_size= of the Trainer"),
         ("drop_last", "use drop_last= of the Trainer"),
+        ("group_by_length", "use bucket_by="),
         ("shuffle", "training data is shuffled, other data is not; sampler= chooses another order"),
         (
             "augment",

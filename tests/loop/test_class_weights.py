@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from instep import Trainer, data, keys
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, ObjectiveError
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(40, 5, generator=GENERATOR)
@@ -127,6 +127,12 @@ def test_a_run_with_weights_is_resumed_as_it_was(tmp_path: Path) -> None:
 def test_what_cannot_be_meant(options: Any, words: str) -> None:
     with pytest.raises(DescriptionError, match=words):
         make(**options)
+
+
+def test_a_model_with_more_outputs_than_there_are_classes() -> None:
+    with pytest.raises(ObjectiveError, match=r"cross_entropy has weights for 3 classes, and the model has 5 outputs; give each"):
+        make(outputs=5, class_weights="balanced").fit()
+    make(outputs=5, class_weights=[1.0] * 5).fit()
 
 
 def test_sampler_balanced_is_class_balanced() -> None:
