@@ -66,3 +66,16 @@ def test_gan(tmp_path: Path) -> None:
     gan.write_png(gan.samples(trainer), tmp_path / "stopped.png")
     assert (tmp_path / "stopped.png").read_bytes() == (tmp_path / "whole.png").read_bytes()
     assert (tmp_path / "whole.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+@pytest.mark.extras
+def test_sklearn_search() -> None:
+    pytest.importorskip("sklearn")
+    said = run("sklearn_search.py")
+    folds = re.search(r"accuracy in 3 folds: (.*)", said)
+    assert folds
+    assert all(float(score) > 0.7 for score in folds[1].split(", "))
+    rows = re.findall(r"width +(\d+), lr (\S+): (\S+)", said)
+    assert len(rows) == 4
+    width, lr, _ = max(rows, key=lambda row: float(row[2]))
+    assert f"best: {{'classifier__lr': {float(lr)}, 'classifier__model__width': {width}}}" in said

@@ -22,7 +22,7 @@ def assert_same_thing_twice(name: str) -> None:
     assert home == f"instep.{name}" or getattr(sys.modules[home], name) is first
 
 
-DATA = "Order class_balanced digits image_folder on pad pieces source weighted".split()  # noqa: SIM905
+DATA = "Order class_balanced cutmix digits folds image_folder mixup on pad pieces source weighted".split()  # noqa: SIM905
 PUBLIC = """
     BatchSizeSearch Cycles Evaluation History Loss OneCycle RangeTest StepResult Trainer Update UpdateCycle accuracy data errors
     evaluating freeze frozen graph keys load_classic load_model param_groups preview save_classic save_model schedules unfreeze

@@ -28,6 +28,7 @@ __all__ = [
     "for_batch_transform",
     "for_build",
     "for_evaluation",
+    "for_folds",
     "for_sample",
     "for_sampler",
     "for_split",
@@ -42,9 +43,9 @@ __all__ = [
 _pack = struct.Struct("<3Q").pack
 
 # One hash state per purpose, personalised once and copied per key: 0.5 µs a key, where a new one costs 1.2 µs.
-_SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT, _SAMPLER, _TRANSFORM = (
+_SAMPLE, _BATCH, _STEP, _EVALUATION, _BUILD, _SPLIT, _SAMPLER, _TRANSFORM, _FOLDS = (
     hashlib.blake2b(digest_size=8, person=b"instep/" + purpose)
-    for purpose in (b"sample", b"batch", b"step", b"eval", b"build", b"split", b"sampler", b"transform")
+    for purpose in (b"sample", b"batch", b"step", b"eval", b"build", b"split", b"sampler", b"transform", b"folds")
 )
 
 
@@ -112,6 +113,11 @@ def for_build(seed: int) -> int:
 def for_split(seed: int) -> int:
     """The seed of the order in which validation samples are held out."""
     return _key(_SPLIT, seed, 0, 0)
+
+
+def for_folds(seed: int) -> int:
+    """The seed of the order in which samples are dealt to the folds of a cross-validation."""
+    return _key(_FOLDS, seed, 0, 0)
 
 
 def torch_seeder(device: torch.device | None = None) -> Callable[[int], object]:

@@ -17,7 +17,7 @@ from instep.distributed.dtensors import Shard
 from instep.doctor.watching import watching
 from instep.errors import DescriptionError, Interrupted, die_if_uncaught
 from instep.loop.accumulation import OnNonFinite
-from instep.loop.objective import LossFunction
+from instep.loop.objective import ClassWeights, LossFunction
 from instep.loop.out_of_memory import OnOutOfMemory
 from instep.loop.precision import PrecisionName
 from instep.loop.steppers import Objectives, Optimizers
@@ -51,6 +51,7 @@ class Trainer:
         model: the nn.Module to train, or several by name: `{"g": G, "d": D}`.
         loss: `loss(model(x), y)` on batches `(x, y)`: a function or a loss module. Without loss and objective, the model's own
             loss is used: `model(**batch).loss`.
+        class_weights: "balanced", one weight a class, or `{class: weight}`: how much each class counts in a loss of torch's.
         objective: a function `(model, batch) -> Loss` in place of loss; a 0-dim tensor, or an output with `.loss`, will do too.
             One for each optimizer, by name.
         train: tensors, arrays, a Dataset, a DataLoader, a frame, an iterable; `data.source(…)` says more about one of them.
@@ -76,6 +77,9 @@ class Trainer:
         l1: adds l1·Σ|p| to what is minimised, not for biases and norm layers.
         l2: adds l2·Σp², in the same way. Decoupled weight decay is an argument of the optimizer.
         ema: decay of a moving average of the weights, like 0.999. It is evaluated beside them, as `valid/ema/…`.
+        swa: stochastic weight averaging: the mean of the weights at the end of each epoch from this one on (the first is 0), or
+            from "500 updates" on. It is evaluated beside them, as `valid/swa/…`.
+        swa_every: when swa takes in the weights: "epoch", "2 epochs", or a number of updates.
         unfreeze_at: `{3: "backbone"}` trains what `freeze` holds from epoch 3 on (the first epoch is 0).
         on_nonfinite: a loss that is inf or nan: "stop" raises NonFiniteLoss, "skip" leaves the update out.
     Evaluation:
@@ -130,6 +134,7 @@ class Trainer:
         optimizer: Optimizers,
         train: Any,
         loss: LossFunction | None = None,
+        class_weights: ClassWeights = None,
         objective: Objectives = None,
         valid: Any = None,
         test: Any = None,
@@ -147,6 +152,8 @@ class Trainer:
         l1: float | Mapping[str, float] = 0.0,
         l2: float | Mapping[str, float] = 0.0,
         ema: float | None = None,
+        swa: int | str | None = None,
+        swa_every: int | str = "epoch",
         unfreeze_at: UnfreezeAt | None = None,
         metrics: Any = None,
         evaluate_every: int | str | None = "epoch",
@@ -178,16 +185,16 @@ class Trainer:
     ) -> None:
         refuse_unknown(unknown, NAMES)
         self.run = assemble(Options(
-            model=model, optimizer=optimizer, train=train, loss=loss, objective=objective, valid=valid, test=test, epochs=epochs,
-            max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle, micro_batch_size=micro_batch_size,
-            drop_last=drop_last, num_workers=num_workers, schedule=schedule, update_every=update_every, clip_norm=clip_norm,
-            clip_value=clip_value, l1=l1, l2=l2, ema=ema, unfreeze_at=unfreeze_at, metrics=metrics,
-            evaluate_every=evaluate_every, monitor=monitor, monitor_mode=monitor_mode, patience=patience,
-            restore_best=restore_best, seed=seed, folder=folder, checkpoint_every=checkpoint_every, keep=keep,
-            keep_best=keep_best, save_frozen=save_frozen, allow_changes=allow_changes, init=init, device=device,
-            precision=precision, compile=compile, deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm,
-            timeout_s=timeout_s, on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every,
-            progress=progress, doctor=doctor,
+            model=model, optimizer=optimizer, train=train, loss=loss, class_weights=class_weights, objective=objective,
+            valid=valid, test=test, epochs=epochs, max_steps=max_steps, batch_size=batch_size, update_cycle=update_cycle,
+            micro_batch_size=micro_batch_size, drop_last=drop_last, num_workers=num_workers, schedule=schedule,
+            update_every=update_every, clip_norm=clip_norm, clip_value=clip_value, l1=l1, l2=l2, ema=ema, swa=swa,
+            swa_every=swa_every, unfreeze_at=unfreeze_at, metrics=metrics, evaluate_every=evaluate_every, monitor=monitor,
+            monitor_mode=monitor_mode, patience=patience, restore_best=restore_best, seed=seed, folder=folder,
+            checkpoint_every=checkpoint_every, keep=keep, keep_best=keep_best, save_frozen=save_frozen,
+            allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile, deterministic=deterministic, shard=shard,
+            sync_batchnorm=sync_batchnorm, timeout_s=timeout_s, on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory,
+            log_every=log_every, progress=progress, doctor=doctor,
         ), show_progress)  # fmt: skip
 
     # --- The loop
@@ -264,9 +271,9 @@ class Trainer:
         """The loss and the metrics on the validation data, or on `data`: `{"valid/loss": …}`, or `{"data/loss": …}`.
 
         `evaluate("test")` takes the test data of the Trainer; `evaluate({"a": …, "b": …})` names its numbers `a/loss`, `b/loss`.
-        Of a run with `ema=` it has the numbers of the model as it is and those of the averaged weights, `valid/ema/loss`;
-        `weights="model"` or `"ema"` gives one kind. With `report`, `tables` of the evaluation has a confusion matrix of each set
-        where the model classifies, in at most 1,000 classes.
+        Of a run with `ema=` or `swa=` it has the numbers of the model as it is and those of the averaged weights,
+        `valid/ema/loss`; `weights="model"`, `"ema"` or `"swa"` gives one kind. With `report`, `tables` of the
+        evaluation has a confusion matrix of each set where the model classifies, in at most 1,000 classes.
         """
         self.run.say_untrained()
         return self.run.evaluate(data, weights, report=report)
@@ -274,9 +281,9 @@ class Trainer:
     def predict(self, data: Any, *, weights: Weights | None = None) -> Any:
         """The model's outputs in the data's order, on the CPU: for a tensor, the inputs of (x, y), or a mapping.
 
-        Of a run with `ema=` the weights are those that `monitor=` names: the averaged ones with
-        `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it. Of several processes rank 0 gets
-        the outputs, the others None.
+        Of a run with `ema=` or `swa=` the weights are those that `monitor=` names: the averaged ones with
+        `monitor="valid/ema/…"` or `"valid/swa/…"`, else the model's own. `weights="model"`, `"ema"` or `"swa"` says it. Of
+        several processes rank 0 gets the outputs, the others None.
         """
         self.run.say_untrained()
         return self.run.predict(data, weights)
@@ -288,8 +295,8 @@ class Trainer:
     def load(self, which: Literal["best", "latest"] | int, *, weights: Weights | None = None) -> None:
         """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
 
-        Of a run with `ema=` the model gets those that `monitor=` names, as in `predict`, and `trainer.ema` the
-        averaged ones of that step; `restore_best=True` does the same at the end.
+        Of a run with `ema=` or `swa=` the model gets those that `monitor=` names, as in `predict`, and `trainer.ema` and
+        `trainer.swa` the averaged ones of that step; `restore_best=True` does the same at the end.
         """
         self.run.load(which, weights)
 
@@ -429,7 +436,12 @@ class Trainer:
     @property
     def ema(self) -> Average | None:
         """The average of the weights, where `ema=` asked for one; `ema.module` is a model that has them."""
-        return self.run.ema
+        return self.run.averages.ema
+
+    @property
+    def swa(self) -> Average | None:
+        """The mean of the weights over epochs, where `swa=` asked for one; `swa.module` is a model that has them."""
+        return self.run.averages.swa
 
     @property
     def history(self) -> History:

@@ -62,8 +62,12 @@ def test_it_says_what_was_said() -> None:
         ("num_workers", "use num_workers= of the Trainer"),
         ("batch_size", "use batch_size= of the Trainer"),
         ("drop_last", "use drop_last= of the Trainer"),
+        ("group_by_length", "use bucket_by="),
         ("shuffle", "training data is shuffled, other data is not; sampler= chooses another order"),
-        ("augment", "no argument augment=…; it has transform, batch_transform, collate_fn, sampler, target, steps_per_epoch"),
+        (
+            "augment",
+            "no argument augment=…; it has transform, batch_transform, collate_fn, sampler, bucket_by, target, steps_per_epoch",
+        ),
     ],
 )
 def test_names_that_it_does_not_have(name: str, words: str) -> None:

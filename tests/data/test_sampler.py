@@ -208,7 +208,7 @@ def test_a_sampler_of_ones_own_is_listed_under_a_key() -> None:
         (lambda: lambda epoch: [1], r"sampler= is called as sampler\(epoch, seed\) and has to return indices"),
         (lambda: lambda epoch, seed: [0.5], "sampler= in epoch 0 gave float64 of shape"),
         (lambda: lambda epoch, seed: [], "sampler= in epoch 0 gave no index at all"),
-        (lambda: "shuffle", "sampler=str is not known; pass instep.data.weighted"),
+        (lambda: "shuffle", 'sampler=shuffle is not known; pass "balanced", instep.data.weighted'),
         (lambda: BatchSampler(range(10), 2, False), "sampler= is a BatchSampler, which makes batches"),
         (lambda: RandomSampler(range(10), num_samples=30), "goes through 10 samples several times to draw 30"),
         (lambda: RandomSampler(range(9)), "sampler= is a RandomSampler over 9 samples, and train has 10"),

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from feeds import Squares
 from instep import Loss, OneCycle, Trainer, freeze
-from instep.data import source, weighted
+from instep.data import pad, source, weighted
 from tiny import CLASSES, FEATURES, IGNORED, TASKS, Task
 
 Build = Callable[[int], Trainer]
@@ -228,6 +228,28 @@ def samples_drawn(cycle: int) -> Trainer:
     return trainer(data=source(VECTORS.draw(45, seed=2), sampler=weighted(weights), transform=augmented), update_cycle=cycle)
 
 
+def balanced_weights(cycle: int) -> Trainer:
+    """Class weights from the labels, and the mean of the weights over epochs."""
+    return trainer(class_weights="balanced", swa=0, valid=VECTORS.draw(10, seed=5), epochs=3, update_cycle=cycle)
+
+
+def balanced_samples(cycle: int) -> Trainer:
+    return trainer(data=source(VECTORS.draw(45, seed=2), sampler="balanced"), update_cycle=cycle)
+
+
+def buckets(cycle: int) -> Trainer:
+    """Batches of similar lengths; each process pads its part to the longest of it."""
+    torch.manual_seed(3)
+    samples = [(torch.randn(1 + 7 * i % 19, FEATURES, dtype=torch.float64), i % CLASSES) for i in range(45)]
+
+    def objective(model: nn.Module, batch: Any) -> Loss:
+        x, y, mask = batch
+        scores = (model(x) * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+        return Loss(cross_entropy(scores, y), len(y))
+
+    return trainer(data=source(samples, collate_fn=pad(), bucket_by=0), objective=objective, update_cycle=cycle)
+
+
 def workers(cycle: int) -> Trainer:
     return trainer(data=Squares(37), model=line(), objective=_squares, num_workers=1, update_cycle=cycle)
 
@@ -296,7 +318,8 @@ EXACT: dict[str, Build] = {
     build.__name__: build
     for build in (
         dropout, fewer_samples_than_processes, time_first, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
-        everything_on, sums, parts, sums_with_parts, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn, workers,
-        stream, endless_stream, micro_batches, skipping, half_precision, scaled, distributed_sampler,
+        everything_on, sums, parts, sums_with_parts, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn,
+        balanced_weights, balanced_samples, buckets, workers, stream, endless_stream, micro_batches, skipping, half_precision,
+        scaled, distributed_sampler,
     )
 }  # fmt: skip

@@ -49,6 +49,7 @@ class Case:
     l2: float = 0.0
     clip: str | None = None
     ema: float | None = None
+    swa: int | None = None
     precision: str = "fp32"
     unfreeze: str | None = None
     deterministic: bool = False
@@ -82,6 +83,7 @@ class Case:
             l1=self.l1,
             l2=self.l2,
             ema=self.ema,
+            swa=self.swa,
             precision=self.precision,  # type: ignore[arg-type]
             unfreeze_at={1: "0.0", 2: ["0.1", "0.3"]} if self.unfreeze is not None else None,
             deterministic=self.deterministic,
@@ -102,6 +104,7 @@ def cases(**fixed: Any) -> st.SearchStrategy[Case]:
         "l2": st.sampled_from([0.0, 0.02]),
         "clip": st.sampled_from([None, "norm", "value", "groups"]),
         "ema": st.sampled_from([None, 0.5, 0.9]),
+        "swa": st.sampled_from([None, 0, 1]),
         "precision": st.sampled_from(["fp32", "bf16", "fp16"]),
         "unfreeze": st.sampled_from([None, "held", "joins"]),
         "deterministic": st.booleans(),
@@ -113,7 +116,7 @@ def cases(**fixed: Any) -> st.SearchStrategy[Case]:
 
 def _possible(case: Case) -> Case:
     """Schedule-free optimizers average by themselves."""
-    return replace(case, ema=None) if "free" in case.optimizer else case
+    return replace(case, ema=None, swa=None) if "free" in case.optimizer else case
 
 
 def result(trainer: Trainer, folder: Path) -> dict[str, Any]:

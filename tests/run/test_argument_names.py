@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from instep import Trainer
 from instep.errors import DescriptionError
 from instep.run.argument_names import CALLED_HERE, METHODS, NOT_HERE
+from instep.run.names_elsewhere import MORE_CALLED_HERE, MORE_METHODS, MORE_NOT_HERE
 from tiny import mlp
 
 ELSEWHERE = """
@@ -18,7 +19,7 @@ per_device_train_batch_size per_device_eval_batch_size train_batch_size eval_bat
 evaluation_strategy save_strategy save_steps logging_steps logging_dir compute_metrics data_collator load_best_model_at_end
 metric_for_best_model greater_is_better resume_from_checkpoint resume ckpt_path warmup_steps warmup_ratio lr_scheduler_type
 dataloader_num_workers ema_decay use_ema enable_progress_bar disable_tqdm fast_dev_run limit_train_batches limit_val_batches
-logger loggers strategy report_to valid_data valid_dl train_dl valid_dataset val_dataset verbose class_weight class_weights
+logger loggers strategy report_to valid_data valid_dl train_dl valid_dataset val_dataset verbose class_weight
 sample_weight loss_func opt_func optim opt save_dir output_dir val_check_interval check_val_every_n_epoch metric args tokenizer
 model_init gradient_checkpointing gpus num_gpus num_nodes amp tensorboard wandb clip_grad_norm ema_model on_epoch_end
 optimizer_cls optimizer_params mode torch_compile ddp distributed cuda x y X data dataset dataloader loader label_smoothing
@@ -43,12 +44,15 @@ def test_what_is_advised_exists() -> None:
     """Each `name=` and each method that a hint names is one of this library."""
     known = {*inspect.signature(Trainer).parameters, "transform", "batch_transform", "collate_fn", "sampler", "target"}
     known |= {"steps_per_epoch", "lr", "weight_decay", "memory_format", "weight", "label_smoothing", "max_lr", "monitor_mode"}
-    for name, advice in {**CALLED_HERE, **NOT_HERE, **METHODS}.items():
+    known |= {"bucket_by", "layer_decay", "no_decay", "momentum"}
+    every = CALLED_HERE | NOT_HERE | METHODS | MORE_CALLED_HERE | MORE_NOT_HERE | MORE_METHODS
+    for name, advice in every.items():
         used = set(re.findall(r"(\w+)=", advice)) - {"pos_weight"}
         assert used <= known, (name, used - known)
         for method in re.findall(r"trainer\.(\w+)", advice):
             assert hasattr(Trainer, method), (name, method)
-    assert not known & {*CALLED_HERE} & {*inspect.signature(Trainer).parameters}
+    assert not {*CALLED_HERE, *NOT_HERE, *METHODS} & {*MORE_CALLED_HERE, *MORE_NOT_HERE, *MORE_METHODS}
+    assert not known & {*CALLED_HERE, *MORE_CALLED_HERE} & {*inspect.signature(Trainer).parameters}
 
 
 def test_a_misspelt_name_gets_the_nearest() -> None:

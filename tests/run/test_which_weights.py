@@ -156,7 +156,7 @@ def test_weights_that_are_not_there_are_refused(tmp_path: Path) -> None:
     trainer.fit()
     with pytest.raises(DescriptionError, match=r'weights="ema" takes averaged weights, and this run keeps none; pass ema='):
         trainer.predict(X, weights="ema")
-    with pytest.raises(DescriptionError, match=r"weights='raw' is not known; use \"model\", \"ema\" or None"):
+    with pytest.raises(DescriptionError, match=r"weights='raw' is not known; use \"model\", \"ema\", \"swa\" or None"):
         trainer.predict(X, weights="raw")  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match=r"holds no averaged weights; leave weights= out"):
         load_model(net(), tmp_path / "run", weights="ema")

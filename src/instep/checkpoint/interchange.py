@@ -6,7 +6,6 @@ the optimizer and the epoch in it, is in `classic.py`.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from torch import nn
 
@@ -19,6 +18,7 @@ from instep.checkpoint.safefile import write_safetensors
 from instep.checkpoint.torchfile import ENDINGS, write_torch
 from instep.checkpoint.weights import ONE, read_left_out, read_states
 from instep.errors import DescriptionError
+from instep.optim.which_weights import Weights
 
 Models = nn.Module | Mapping[str, nn.Module]
 
@@ -52,17 +52,15 @@ def save_model(model: Models, path: str | Path) -> None:
         )
 
 
-def load_model(
-    model: Models, path: str | Path, *, strict: bool = True, weights: Literal["model", "ema"] | None = None
-) -> Difference:
+def load_model(model: Models, path: str | Path, *, strict: bool = True, weights: Weights | None = None) -> Difference:
     """Load the weights of a file, of a checkpoint, or of a run (its best, or its latest where it has no best) into a model.
 
     Takes safetensors and torch files, also the dictionaries that people keep a state_dict in. Names match with or without the
     prefixes `module.` and `_orig_mod.`. What does not fit is an error with a table, and the model stays as it was; with
     `strict=False` what fits is loaded and the difference is returned. Of several models those that are named are loaded.
 
-    Of a run with `ema=` the weights are those that its `monitor=` names: the averaged ones with
-    `monitor="valid/ema/…"`, else the model's own. `weights="model"` or `"ema"` says it.
+    Of a run with `ema=` or `swa=` the weights are those that its `monitor=` names: the averaged ones with
+    `monitor="valid/ema/…"` or `"valid/swa/…"`, else the model's own. `weights="model"`, `"ema"` or `"swa"` says it.
     """
     models = as_models(model)
     path = Path(path)

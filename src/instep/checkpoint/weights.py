@@ -5,7 +5,7 @@ in it: safetensors, a bare state_dict, or a dictionary that has one under a usua
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +17,7 @@ from instep.checkpoint.read import read
 from instep.checkpoint.safefile import read_safetensors
 from instep.checkpoint.torchfile import ENDINGS, read_torch
 from instep.errors import CheckpointError
-from instep.optim.which_weights import Weights, choose_weights
+from instep.optim.which_weights import AVERAGED, Weights, choose_weights
 
 # Where dictionaries keep the state of a model: the classic one, Lightning's, and what many repositories write.
 MODEL = ("model_state_dict", "state_dict", "model")
@@ -34,7 +34,7 @@ def read_states(path: Path, models: Sequence[str] = (ONE,), weights: Weights | N
         raise CheckpointError(f"{path} does not exist; name a file of weights, a run or a checkpoint.")
     if path.is_dir():
         return _of_checkpoint(checkpoint_in(path), models, weights)
-    _require_average(path, weights, there=False)
+    _require_average(path, weights, there=())
     content = read_torch(path) if _is_torch(path) else read_safetensors(path)
     return {name: state_in(content, name, path) for name in models}
 
@@ -79,33 +79,34 @@ def key_in(content: Mapping[str, Any], name: str) -> str | None:
 
 def _of_checkpoint(path: Path, models: Sequence[str], weights: Weights | None) -> dict[str, State]:
     there = {file.name.removesuffix(ENDING) for file in path.glob(f"*{ENDING}")}
-    _require_average(path, weights, there="ema" in there)
-    kind = "model" if "ema" not in there else weights or _weights_of_run(path)
+    averages = [name for name in AVERAGED if name in there and name not in models]
+    _require_average(path, weights, there=averages)
+    kind = "model" if not averages else weights or _weights_of_run(path, averages)
     parts = {name: name if name in there else kind for name in models}
     held = dict(read(path, parts=sorted(set(parts.values()))).parts)
-    if kind == "ema":
-        held["ema"] = _without_wrapper(held["ema"])
+    if kind in held and kind != "model":
+        held[kind] = _without_wrapper(held[kind]) if int(held[kind]["n_averaged"]) else read(path, parts=["model"]).parts["model"]
     return {
         name: require_state(held[part], path) if part == name or name == ONE else state_in(held[part], name, path)
         for name, part in parts.items()
     }
 
 
-def _require_average(path: Path, weights: Weights | None, *, there: bool) -> None:
-    if weights == "ema" and not there:
+def _require_average(path: Path, weights: Weights | None, *, there: Collection[Weights]) -> None:
+    if weights in AVERAGED and weights not in there:
         raise CheckpointError(f"{path} holds no averaged weights; leave weights= out.")
 
 
-def _weights_of_run(checkpoint: Path) -> Weights:
+def _weights_of_run(checkpoint: Path, averages: Collection[Weights]) -> Weights:
     """What the run of a checkpoint uses, by its description: the weights that the monitored value judges."""
     try:
         found = json.loads((checkpoint.parent.parent / _DESCRIPTION).read_bytes())
         sets = [name for name in found["data"] if name != "train"]
-        return choose_weights(None, monitor=found["monitor"], sets=sets, has_average=True)
+        return choose_weights(None, monitor=found["monitor"], sets=sets, averages=averages)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CheckpointError(
             f"{checkpoint} holds the model's own weights and their average, and there is no run.json of its run that says which "
-            'are meant; pass weights="model" or weights="ema".'
+            f'are meant; pass weights="model" or {" or ".join(f"weights={chr(34)}{name}{chr(34)}" for name in averages)}.'
         ) from None
 
 

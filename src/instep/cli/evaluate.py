@@ -5,13 +5,14 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from instep.cli import rebuild
 from instep.cli.border import YELLOW, say
 from instep.cli.options import parse
+from instep.optim.which_weights import Weights as Kind
 from instep.report import evaluation as report
 from instep.report.classification import class_names
 from instep.text import paint_for, terminal_width
@@ -28,9 +29,9 @@ class EvaluateOptions:
     which: rebuild.Which = None
     """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: Annotated[
-        Literal["model", "ema"] | None, tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: both kinds, by name)")
+        Kind | None, tyro.conf.arg(metavar="model|ema|swa", help_behavior_hint="(default: all kinds, by name)")
     ] = None
-    """Of a run with ema=: the numbers of the model's own weights or of the averaged ones."""
+    """Of a run with ema= or swa=: the numbers of the model's own weights or of the averaged ones."""
     test: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(help_behavior_hint="")] = False
     """Evaluate the test data that the file describes, in place of the validation data."""
     file: rebuild.File = None

@@ -36,7 +36,7 @@ class PredictOptions:
     which: rebuild.Which = None
     """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: rebuild.Weights = None
-    """Of a run with ema=: the model's own weights or the averaged ones."""
+    """Of a run with ema= or swa=: the model's own weights or the averaged ones."""
     file: rebuild.File = None
     """The file whose build() makes the Trainer, where it was moved since the run was trained."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 
@@ -18,6 +18,7 @@ from instep.cli.border import YELLOW, WrongUse, say
 from instep.cli.options import parse_with_build
 from instep.cli.train import TrainOptions
 from instep.errors import CheckpointError
+from instep.optim.which_weights import Weights as Kind
 from instep.run.changes import data_differences
 from instep.run.description import as_setting
 from instep.run.run_files import CHECKPOINTS, RecordedRun, read_ends, read_run, section
@@ -29,8 +30,8 @@ Which = Annotated[
     str | None, tyro.conf.arg(metavar="best|latest|STEP", help_behavior_hint="(default: best, or latest where there is no best)")
 ]
 Weights = Annotated[
-    Literal["model", "ema"] | None,
-    tyro.conf.arg(metavar="model|ema", help_behavior_hint="(default: those that monitor= names, else the model's own)"),
+    Kind | None,
+    tyro.conf.arg(metavar="model|ema|swa", help_behavior_hint="(default: those that monitor= names, else the model's own)"),
 ]
 File = Annotated[str | None, tyro.conf.arg(metavar="FILE.py[:build]", help_behavior_hint="(default: the one that was trained)")]
 
@@ -42,13 +43,13 @@ class RebuiltRun:
     run: RecordedRun
     trainer: Trainer
     step: int  # of the checkpoint
-    weights: Literal["model", "ema"] = "model"  # what the model has: its own, or their average
+    weights: Kind = "model"  # what the model has: its own, or an average of them
 
     def __str__(self) -> str:
-        return f"{self.run.path} at step {self.step:,}{', averaged weights' if self.weights == 'ema' else ''}"
+        return f"{self.run.path} at step {self.step:,}{', averaged weights' if self.weights != 'model' else ''}"
 
 
-def rebuild(path: Path, which: str | None, file: str | None, weights: Literal["model", "ema"] | None) -> RebuiltRun:
+def rebuild(path: Path, which: str | None, file: str | None, weights: Kind | None) -> RebuiltRun:
     """Build what `instep train` built, and load the weights."""
     run = read_run(path, read=read_ends)
     step = find_step(path, which)

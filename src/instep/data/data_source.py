@@ -3,7 +3,7 @@
 Owns what `data.source(…)` accepts, and what one data set takes over from another. How it is read is the sources' business.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Never
 
@@ -14,6 +14,8 @@ from instep.data.batch_layout import BatchDim, BatchLayout, Name
 from instep.data.position import Collate, Transform
 from instep.errors import DescriptionError
 
+BucketBy = str | int | Callable[[Any], float] | Sequence[float] | Tensor | np.ndarray[Any, Any]
+
 # What these were called as arguments of the Trainer, and where each is said now.
 MOVED_FROM_TRAINER = {
     "transform": "train=data.source(…, transform=…)",
@@ -23,6 +25,7 @@ MOVED_FROM_TRAINER = {
     "collate": "train=data.source(…, collate_fn=…)",
     "collate_fn": "train=data.source(…, collate_fn=…)",
     "sampler": "train=data.source(…, sampler=…)",
+    "bucket_by": "train=data.source(…, bucket_by=…)",
     "target": "train=data.source(…, target=…)",
     "steps_per_epoch": "train=data.source(…, steps_per_epoch=…)",
 }
@@ -35,6 +38,7 @@ _NOT_HERE = {
     "workers": "num_workers= of the Trainer",
     "num_workers": "num_workers= of the Trainer",
     "batch_size": "batch_size= of the Trainer",
+    "group_by_length": "bucket_by=",
     "drop_last": "drop_last= of the Trainer",
     "shuffle": "nothing: training data is shuffled, other data is not; sampler= chooses another order",
 }
@@ -49,6 +53,7 @@ class DataSource:
     batch_transform: Transform | None = None
     collate_fn: Collate | None = None
     sampler: Any = None
+    bucket_by: Any = None
     target: str | Sequence[str] | None = None
     steps_per_epoch: int | None = None
     batch_dim: BatchDim | None = None
@@ -75,6 +80,7 @@ def source(
     batch_transform: Transform | None = None,
     collate_fn: Collate | None = None,
     sampler: Any = None,
+    bucket_by: BucketBy | None = None,
     target: str | Sequence[str] | None = None,
     steps_per_epoch: int | None = None,
     batch_dim: BatchDim | None = None,
@@ -85,9 +91,11 @@ def source(
 
     `data` is anything that could be passed by itself; for `valid=` also the share of the training data to hold out.
     `transform` is applied to each sample, `batch_transform` to each batch on the device. `collate_fn` makes a batch of a list of
-    samples. `sampler` chooses the samples of each epoch: `weighted(…)`, `class_balanced()`, a function `(epoch, seed) -> indices`
-    or a sampler of torch. `target` names the column, or the columns, to predict, in a frame or a mapping. `steps_per_epoch` is
-    how many batches make an epoch of an endless iterable.
+    samples. `sampler` chooses the samples of each epoch: "balanced" for every class equally often, `weighted(…)`,
+    `class_balanced()`, a function `(epoch, seed) -> indices` or a sampler of torch. `bucket_by` makes batches of samples of about
+    the same length: the name or number of an entry, a function of a sample, or one length a sample. `target` names the
+    column, or the columns, to predict, in a frame or a mapping. `steps_per_epoch` is how many batches make an epoch of an endless
+    iterable.
 
     `batch_dim` and `shared` say what a batch of your own `collate_fn` looks like, so that it can be cut into micro-batches:
     `batch_dim` is the dimension in which samples stand, where it is not 0, for all columns or by the name of an entry
@@ -107,7 +115,11 @@ def source(
             f"; use {_NOT_HERE[name]}" if name in _NOT_HERE else f"; it has {', '.join(f.name for f in fields(DataSource)[1:])}"
         )
         raise DescriptionError(f"data.source() has no argument {name}=…{advice}.")
-    made = DataSource(data, transform, batch_transform, collate_fn, sampler, target, steps_per_epoch, batch_dim, shared)
+    if bucket_by is not None and not isinstance(bucket_by, str | int) and not callable(bucket_by):
+        bucket_by = np.asarray(bucket_by)  # of which a description keeps a hash
+    made = DataSource(
+        data, transform, batch_transform, collate_fn, sampler, bucket_by, target, steps_per_epoch, batch_dim, shared
+    )
     _check(made)
     return made
 
@@ -149,6 +161,8 @@ def _check(said: DataSource) -> None:
         value = getattr(said, name)
         if value is not None and not callable(value):
             raise DescriptionError(f"{name}={value!r} cannot be called; pass a function of {what}.")
+    if said.sampler is not None and said.bucket_by is not None:
+        raise DescriptionError("sampler= and bucket_by= both decide in which order the samples come; leave one out.")
     BatchLayout(said.batch_dim, said.shared)  # which raises
     steps = said.steps_per_epoch
     if steps is not None and (not isinstance(steps, int) or isinstance(steps, bool) or steps < 1):

@@ -16,13 +16,14 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 from instep import keys
 from instep.data.batch_layout import BatchLayout
+from instep.data.buckets import Buckets, buckets_for
 from instep.data.data_source import DataSource, as_data_source, is_by_name, named_sources
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
 from instep.data.loading.sample_trial import SampleTrial
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
-from instep.data.sampling import ClassBalanced, Weighted, sampler_for
+from instep.data.sampling import ClassBalanced, Weighted, by_name, sampler_for
 from instep.data.share import Dealt, Share
 from instep.data.sources.dataloader import DataLoaderParts, WorkerSettings, dataloader_parts
 from instep.data.sources.hugging_face import prepare, take_splits
@@ -103,6 +104,11 @@ class Feed:
         self.train = _transformed(self._train)
         self.valid = {name: self._for_evaluation(part) for name, part in self._valid.items()}
         self.test = {name: self._for_evaluation(part) for name, part in self._test.items()}
+
+    @property
+    def is_class_balanced(self) -> bool:
+        """Whether the sampler gives every class equally often."""
+        return isinstance(by_name(self._train.said.sampler), ClassBalanced)
 
     # --- Sizes
 
@@ -196,7 +202,7 @@ class Feed:
             device=device,
             shuffle=True,
             drop_last=drop_last,
-            sampler=self._sampler,
+            sampler=self._sampler.for_batches(batch_size) if isinstance(self._sampler, Buckets) else self._sampler,
             workers=self._workers(self._train) if workers is None else workers,
             batch_transform=self._train.said.batch_transform,
             steps_per_epoch=self._steps_per_epoch,
@@ -305,6 +311,8 @@ class Feed:
     def _opened_for_evaluation(self, said: DataSource, name: str, *, target_needed: bool = True) -> Opened:
         if said.sampler is not None:
             raise DescriptionError(f"{name} has a sampler=, and an evaluation takes every sample once; leave it out.")
+        if said.bucket_by is not None:
+            raise DescriptionError(f"{name} has bucket_by=, and an evaluation takes samples in their own order; leave it out.")
         train, reading = self._train.said, self._reading
         _require_same_layout(said, train, name)
         own_target = said.target is not None and said.target != train.target
@@ -335,7 +343,7 @@ class Feed:
         _require_same_layout(said, whole.said, "valid")
         rest, kept = held_out(whole.data, share, self._seed)
         source: Source | Stream = whole.data
-        if said.target is not None or said.collate_fn is not None or said.sampler is not None:
+        if any(one is not None for one in (said.target, said.collate_fn, said.sampler, said.bucket_by)):
             source = self._opened_for_evaluation(replace(said, data=whole.said.data), "train").data
         assert not isinstance(source, Stream)
         return whole._replace(data=rest), Opened(View(source, kept.picks), said, None)
@@ -356,10 +364,16 @@ class Feed:
         if isinstance(data, Stream):
             if asked is not None:
                 raise DescriptionError("sampler= chooses samples by index, and train is an iterable, which has its own order.")
+            if whole.said.bucket_by is not None:
+                raise DescriptionError("bucket_by= orders samples by index, and train is an iterable, which has its own order.")
             return None
+        if whole.said.bucket_by is not None:
+            if given is not None and given.sampler is not None:
+                raise DescriptionError("bucket_by= is given, and train is a DataLoader with a sampler of its own; leave one out.")
+            return buckets_for(whole.said.bucket_by, data)
         if asked is not None and given is not None and given.sampler is not None:
             raise DescriptionError("sampler= is given, and train is a DataLoader with a sampler of its own; leave one out.")
-        chosen = asked if asked is not None else given.sampler if given is not None else None
+        chosen = by_name(asked) if asked is not None else given.sampler if given is not None else None
         if isinstance(data, View) and data is not whole.data and chosen is not None:
             chosen = _narrowed(chosen, data, whole)
         return sampler_for(chosen, data, shuffle=given is None or given.shuffle)

@@ -24,6 +24,7 @@ from torch.utils.data import (
 from torch.utils.data import Sampler as TorchSampler
 
 from instep import keys
+from instep.data.buckets import Bucketed
 from instep.data.position import Indices, Source
 from instep.data.sampler import Among, Drawn, InOrder, Sampler, Shuffled, Whole, checked, deal, race
 from instep.data.sources.labels import labels_of
@@ -124,7 +125,8 @@ def sampler_for(given: Any, source: Source, *, shuffle: bool) -> Sampler:
     """What was passed as `sampler=` for this source; where nothing was, shuffled or the data's own order."""
     if given is None:
         return Shuffled(len(source)) if shuffle else InOrder(len(source))
-    if isinstance(given, InOrder | Shuffled | Among | Drawn | Whole):
+    given = by_name(given)
+    if isinstance(given, InOrder | Shuffled | Among | Drawn | Whole | Bucketed):
         return given
     if isinstance(given, Weighted | ClassBalanced):
         return given.bound(source)
@@ -134,9 +136,14 @@ def sampler_for(given: Any, source: Source, *, shuffle: bool) -> Sampler:
         _require_two_arguments(given)
         return Whole(given, len(source), source.name)
     raise DescriptionError(
-        f"sampler={type(given).__name__} is not known; pass instep.data.weighted(…), instep.data.class_balanced(), "
-        "a function (epoch, seed) -> indices, or a sampler of torch."
+        f'sampler={given if isinstance(given, str) else type(given).__name__} is not known; pass "balanced", '
+        "instep.data.weighted(…), instep.data.class_balanced(), a function (epoch, seed) -> indices, or a sampler of torch."
     )
+
+
+def by_name(given: Any) -> Any:
+    """The sampler that a word stands for; what is no such word as it is."""
+    return ClassBalanced(None, None) if isinstance(given, str) and given == "balanced" else given
 
 
 def _from_torch(given: Any, source: Source) -> Sampler:

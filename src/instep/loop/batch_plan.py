@@ -138,6 +138,25 @@ class BatchPlan:
             f'evaluate_every={every!r} is not known; use "epoch", "2 epochs", a number of updates like 500, or None for never.'
         )
 
+    def swa_start(self, start: object) -> int:
+        """After how many updates the weights begin to be averaged: a number counts epochs."""
+        if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
+            return start * self.steps_per_epoch
+        interval = parse_interval(start, self.steps_per_epoch) if isinstance(start, str) else None
+        if interval is None or interval.updates is None:
+            raise DescriptionError(
+                f"swa={start!r} does not say from which epoch on the weights are averaged; use a whole number (the first epoch "
+                'is 0), or updates like "500 updates".'
+            )
+        return interval.updates
+
+    def swa_interval(self, every: object) -> int:
+        """After how many updates each the weights are averaged."""
+        interval = parse_interval(every, self.steps_per_epoch)
+        if interval is None or interval.updates is None:
+            raise DescriptionError(f'swa_every={every!r} is not known; use "epoch", "2 epochs" or a number of updates like 500.')
+        return interval.updates
+
 
 def needs_two(model: nn.Module) -> bool:
     """Whether a micro-batch of one sample is too small: in two and three dimensions one image has statistics of its own."""

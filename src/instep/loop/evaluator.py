@@ -1,4 +1,4 @@
-"""Evaluator: looks at the models of a run, the raw weights and their average, and gives numbers by name.
+"""Evaluator: looks at the models of a run, the raw weights and their averages, and gives numbers by name.
 
 How one pass over a data set goes is in `evaluate`; here is what is looked at: each objective, in the modes that optimizers want
 for it, with batch norm statistics that fit the averaged weights.
@@ -8,7 +8,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
@@ -35,18 +35,18 @@ from instep.loop.objective import Loss, Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
-from instep.optim.which_weights import AVERAGED, Weights
+from instep.optim.which_weights import Weights
 from instep.records import SampleLoss
 
 Seen = TypeVar("Seen")
 
 MOST_BATCHES = 32  # of training data, to take statistics of
-FADED = 0.01  # the share of the first weights in an average from which on its own statistics fit
 
 
 class Evaluator:
-    """Evaluates and predicts; leaves model, losses, average and generators as they were."""
+    """Evaluates and predicts; leaves model, losses, averages and generators as they were."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Evaluator:
         metrics: Mapping[str, Metric],
         *,
         modes: Modes,
-        average: Average | None,
+        averages: Averages,
         feed: Feed,
         splitting: Splitting,
         seed: int,
@@ -65,13 +65,12 @@ class Evaluator:
     ) -> None:
         self._model = holders.model
         self._beside = holders.beside
-        averaged = () if average is None else (average.module,)
-        self._found = LeftAsFound((*holders.modules, *averaged), holders.objects)
+        self._found = LeftAsFound((*holders.modules, *averages.modules()), holders.objects)
         self._precision = precision
         self._objectives = {name: precision.wrap(objective) for name, objective in objectives.items()}
         self._metrics = metrics
         self._modes = modes
-        self._average = average
+        self._averages = averages
         self._feed = feed
         plan = splitting.micro_batches.plan
         self._size = max(plan.pieces(min(plan.batch_size, plan.samples)))  # batches as large as the largest micro-batch
@@ -84,7 +83,7 @@ class Evaluator:
     def parts(self) -> list[str]:
         """What an evaluation says of each data set: "loss", "accuracy", "d/loss", "ema/loss"."""
         own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
-        return own if self._average is None else [*own, *(f"ema/{part}" for part in own)]
+        return [*own, *(f"{kind}/{part}" for kind in self._averages.by_name() for part in own)]
 
     def loader(self, data: Any, *, target_needed: bool = True, name: str = "data") -> Loader:
         """Data that somebody passed, to look at in its own order; predictions need no target."""
@@ -111,18 +110,23 @@ class Evaluator:
     def numbers(
         self, loaders: Mapping[str, Loader], weights: Weights | None = None, *, report: bool = False
     ) -> dict[str, float | Table]:
-        """All numbers and tables of all data sets, for these weights; None for those of the model and of their average.
+        """All numbers and tables of all data sets, for these weights; None for those of the model and of their averages.
 
         With `report` also a confusion matrix where a model classifies.
         """
-        kinds: list[Weights] = ["model", "ema"] if self._average is not None else ["model"]
+        kinds: list[Weights] = ["model", *self._averages.by_name()]
         found: dict[str, float | Table] = {}
+        own: dict[str, float | Table] = {}  # the model's
         with self._precision.algorithms(), self._share_buffers():
             for kind in kinds if weights is None else [weights]:
+                if weights is None and kind != "model" and not self._averages.have_begun(kind):
+                    found |= {_of_kind(number, kind, loaders): value for number, value in own.items()}
+                    continue
                 with self._using(kind) as (model, called):
                     for name, loader in loaders.items():
-                        prefix = f"{name}/{AVERAGED}" if kind == "ema" else f"{name}/"
+                        prefix = f"{name}/" if kind == "model" else f"{name}/{kind}/"
                         found |= self._of_one(prefix, loader, model, called, report)
+                own = own or dict(found)
         return self._processes.world.broadcast_object(found)
 
     def looking(self, kind: str) -> AbstractContextManager[None]:
@@ -182,9 +186,9 @@ class Evaluator:
         data = sent_batch(source.fetch(indices, Position(self._seed, 0, 0)), self._device)
         return Batch(data if transform is None else transform(data), 0, 0, len(indices), indices)
 
-    def averaged_state(self) -> dict[str, Any]:
-        """The averaged weights as the evaluations use them, by the model's own names; copied."""
-        with self._precision.algorithms(), self._share_buffers(), self._using("ema") as (module, _):
+    def averaged_state(self, weights: Weights) -> dict[str, Any]:
+        """Averaged weights as the evaluations use them, by the model's own names; copied."""
+        with self._precision.algorithms(), self._share_buffers(), self._using(weights) as (module, _):
             return {name: value.clone() for name, value in module.state_dict().items()}
 
     def largest_losses(self, loaders: Mapping[str, Loader], weights: Weights, count: int, most: int) -> list[SampleLoss]:
@@ -232,8 +236,7 @@ class Evaluator:
             return look(largest=largest)
 
     def _share_buffers(self) -> AbstractContextManager[None]:
-        averaged = [] if self._average is None else [self._average.module]
-        return self._processes.share_buffers(self._model, *self._beside, *averaged)
+        return self._processes.share_buffers(self._model, *self._beside, *self._averages.modules())
 
     def _of_one(self, prefix: str, loader: Loader, model: nn.Module, called: nn.Module, report: bool) -> dict[str, float | Table]:
         several = len(self._objectives) > 1
@@ -269,18 +272,17 @@ class Evaluator:
     @contextmanager
     def _using(self, weights: Weights) -> Iterator[tuple[nn.Module, nn.Module]]:
         """The model with these weights, ready to be looked at, and the form of it that is called."""
-        if weights == "model":
+        if not self._averages.have_begun(weights):
             with self._modes.evaluating():
                 yield self._model, self._precision.model
             return
-        assert self._average is not None, "asked for by name, and checked"
-        with self._averaged(self._average) as module:
+        with self._averaged(self._averages.by_name()[weights]) as module:
             yield module, module
 
     @contextmanager
     def _averaged(self, average: Average) -> Iterator[nn.Module]:
-        """The averaged model; its batch norm statistics are taken anew while the first weights still count."""
-        if average.decay**average.count < FADED or isinstance(self._feed.train, Stream):  # a stream is read once
+        """The averaged model; its batch norm statistics are taken anew where those that were averaged do not fit."""
+        if average.has_own_statistics or isinstance(self._feed.train, Stream):  # a stream is read once
             yield average.module
             return
         found, modes = self._found.looking("statistics"), evaluating(*self._beside)
@@ -306,6 +308,12 @@ class Evaluator:
                 f"a batch of {self._size} samples does not fit in memory while batch norm statistics are taken for the averaged "
                 f"weights, and smaller ones would give others; use a smaller micro_batch_size. ({said(error)})"
             ) from error
+
+
+def _of_kind(number: str, kind: Weights, sets: Iterable[str]) -> str:
+    """ "valid/loss" as "valid/swa/loss"; a set's name may have a "/" in it."""
+    own = max((name for name in sets if number.startswith(f"{name}/")), key=len)
+    return f"{own}/{kind}/{number[len(own) + 1 :]}"
 
 
 def _first_batch(loader: Loader, most: int) -> Batch:

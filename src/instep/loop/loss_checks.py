@@ -5,6 +5,7 @@ words of the inside of torch.
 is asked only where torch has refused already, and may look at values.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -87,6 +88,12 @@ def explain(
         found = look(name, compares, output, target, ignore_index)
         if found is not None:
             return found if isinstance(found, ObjectiveError) else ObjectiveError(found)
+    if compares in CLASSES and "weight tensor should be defined" in str(error):
+        weights = re.search(r"shape: \[(\d+)\]", str(error))
+        return ObjectiveError(
+            f"{name} has weights for {weights[1] if weights else 'other'} classes, and the model has {output.shape[1]} outputs; "
+            "give each of them a weight, class_weights=[…], or take away outputs."
+        )
     return None
 
 

@@ -5,7 +5,7 @@ torch's own losses divide by is written down in `counts`.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from instep.errors import ObjectiveError
 from instep.loop.torch_losses import Counted, Threshold, ignored_by, known
 
 LossFunction = Callable[..., Any]
+ClassWeights = Literal["balanced"] | Sequence[float] | Mapping[int, float] | Tensor | None
 Objective = Callable[[Any, Any], "Loss | Tensor"]
 Count = Callable[[Any], int | None]  # a batch -> its samples, None where it does not say
 

@@ -12,7 +12,22 @@ from instep.errors import ObjectiveError
 NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 # Names that a row of the history, or an evaluation, has itself.
 RESERVED = frozenset(
-    {"kind", "step", "epoch", "loss", "lr", "momentum", "grad_norm", "clipped", "penalty", "skipped", "tables", "clock", "ema"}
+    {
+        "kind",
+        "step",
+        "epoch",
+        "loss",
+        "lr",
+        "momentum",
+        "grad_norm",
+        "clipped",
+        "penalty",
+        "skipped",
+        "tables",
+        "clock",
+        "ema",
+        "swa",
+    }
 )
 Pair = tuple[Tensor, float | Tensor]  # a value, and the count that it is the mean of
 

@@ -22,7 +22,9 @@ from instep.loop.signatures import require_call, second_parameter
 from instep.loop.stepper import Stepper
 from instep.loop.update import UpdateCycle
 from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
+from instep.optim.which_weights import AVERAGED
 from instep.schedules import drive
 from instep.text import listed
 
@@ -73,8 +75,8 @@ def objectives_for(loss: LossFunction | None, objective: Objectives, layout: Bat
     if not objective:
         raise DescriptionError('objective={} holds no objective; pass for example {"d": f, "g": g}.')
     for name in objective:
-        if not isinstance(name, str) or not name or "/" in name or name == "ema":
-            raise DescriptionError(f'objective= has the name {name!r}; use a word without "/", other than "ema".')
+        if not isinstance(name, str) or not name or "/" in name or name in AVERAGED:
+            raise DescriptionError(f'objective= has the name {name!r}; use a word without "/", other than "ema" and "swa".')
     return {name: objective_for(None, one, layout) for name, one in objective.items()}
 
 
@@ -221,16 +223,22 @@ def steppers_for(
     return tuple(steppers)
 
 
-def average_for(model: nn.Module, decay: float | None, modes: Modes) -> Average | None:
-    """The average that was asked for with `ema=`."""
-    if decay is None:
-        return None
-    if modes.any:
-        raise DescriptionError(f"ema={decay} averages weights that the optimizer averages by itself; leave ema out.")
+def averages_for(
+    model: nn.Module, ema: float | None, swa: int | str | None, swa_every: int | str, modes: Modes, plan: BatchPlan
+) -> Averages:
+    """The averages that were asked for with `ema=` and `swa=`."""
+    for name, asked in (("ema", ema), ("swa", swa)):
+        if asked is not None and modes.any:
+            raise DescriptionError(f"{name}={asked} averages weights that the optimizer averages by itself; leave {name} out.")
     try:
-        return Average(model, decay)
+        moving = None if ema is None else Average(model, ema)
     except DescriptionError as error:
-        raise DescriptionError(f"ema={decay!r}: {error}") from error
+        raise DescriptionError(f"ema={ema!r}: {error}") from error
+    if swa is None:
+        return Averages(moving)
+    averages = Averages(moving, Average(model, None), plan.swa_start(swa), plan.swa_interval(swa_every))
+    averages.require_some(plan.total_steps)
+    return averages
 
 
 def _optimizer(name: str, optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Optimizer:

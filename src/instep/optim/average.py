@@ -1,4 +1,4 @@
-"""Average: an exponential moving average of a model's weights, kept beside it on torch's AveragedModel.
+"""Average: a moving average of a model's weights, or their plain mean, kept beside it on torch's AveragedModel.
 
 Owns which buffers are averaged: the running statistics of batch norms are, like the weights they belong to. Copied as they are,
 which is AveragedModel's default, they were 5 to 80 % away from those of the averaged model; averaged, about 1 % where the run is
@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
 from instep.errors import DescriptionError
 from instep.optim.freeze import is_frozen
 from instep.records import SavedTensors
 
 _STATISTICS = ("running_mean", "running_var")
+FADED = 0.01  # the share of the first weights in a moving average from which on its own statistics fit
 
 
 class Average:
@@ -35,10 +36,12 @@ class Average:
 
     `module` is a copy of the model in eval mode that takes no gradients. It costs the memory of one more model; an update takes
     one pass over the weights and does not wait for the device.
+
+    `decay=None` is the plain mean over all updates: that of stochastic weight averaging.
     """
 
-    def __init__(self, model: nn.Module, decay: float = 0.999) -> None:
-        if isinstance(decay, bool) or not isinstance(decay, int | float) or not 0 < decay < 1:
+    def __init__(self, model: nn.Module, decay: float | None = 0.999) -> None:
+        if decay is not None and (isinstance(decay, bool) or not isinstance(decay, int | float) or not 0 < decay < 1):
             raise DescriptionError(
                 f"decay={decay!r} is no share of the average to keep; use a number between 0 and 1, like 0.999."
             )
@@ -58,13 +61,20 @@ class Average:
         """How many updates have been averaged."""
         return int(self._averaged.n_averaged)
 
+    @property
+    def has_own_statistics(self) -> bool:
+        """Whether the averaged batch norm statistics fit the averaged weights: while the first weights still count, and for a
+        plain mean of weights that are far from each other, they are better taken anew from data."""
+        return self.decay is not None and self.decay**self.count < FADED
+
     @torch.no_grad()
     def update(self) -> None:
         """Take in the model as it is now: after each step."""
+        share = 1 / (self.count + 1) if self.decay is None else 1 - self.decay  # of what is taken in
         before = [statistic.clone() for statistic in self._statistics] if self.count else []
         self._averaged.update_parameters(self._model)  # copies all buffers
         if before:
-            torch._foreach_lerp_(before, self._statistics, 1 - self.decay)
+            torch._foreach_lerp_(before, self._statistics, share)
             torch._foreach_copy_(self._statistics, before)
 
     @contextmanager
@@ -83,8 +93,8 @@ class Average:
 
     def notes(self, total_steps: int) -> list[str]:
         """What the plan of a run of `total_steps` updates should say."""
-        share = self.decay ** max(0, total_steps - 1)
-        if share < 0.01:
+        share = 0.0 if self.decay is None else self.decay ** max(0, total_steps - 1)
+        if self.decay is None or share < FADED:
             return []
         return [
             f"ema={self.decay:g} goes back about {round(1 / (1 - self.decay)):,} updates, and the run has {total_steps:,}: at "
@@ -142,9 +152,10 @@ def _fitting(total_steps: int, *, below: float) -> float:
     return largest / 2
 
 
-def _copied(model: nn.Module, decay: float) -> AveragedModel:
+def _copied(model: nn.Module, decay: float | None) -> AveragedModel:
+    average = get_swa_multi_avg_fn() if decay is None else get_ema_multi_avg_fn(decay)
     try:
-        averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
+        averaged = AveragedModel(model, multi_avg_fn=average)
     except (RuntimeError, TypeError) as error:
         raise DescriptionError(f"{type(model).__name__} cannot be copied to keep an average of it: {error}") from error
     averaged.requires_grad_(False)

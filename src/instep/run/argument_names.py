@@ -59,13 +59,14 @@ CALLED_HERE = {
     "load_best_model_at_end": "restore_best=",
     **dict.fromkeys(("early_stopping", "early_stopping_patience"), "patience="),
     **dict.fromkeys(("criterion", "loss_fn", "loss_function", "loss_func"), "loss="),
-    **dict.fromkeys(("class_weight", "class_weights"), "loss=torch.nn.CrossEntropyLoss(weight=…)"),
+    "class_weight": 'class_weights="balanced", or one weight a class',
     "label_smoothing": "loss=torch.nn.CrossEntropyLoss(label_smoothing=…)",
     "sample_weight": "objective=, a function (model, batch) -> Loss, or train=data.source(…, sampler=instep.data.weighted(…))",
     **dict.fromkeys(("scheduler", "lr_scheduler", "lr_scheduler_type"), "schedule="),
     **dict.fromkeys(("warmup", "warmup_steps", "warmup_ratio"), "schedule=, like instep.OneCycle(max_lr=…) or instep.schedules"),
     **dict.fromkeys(("optimizers", "optim", "opt"), "optimizer="),
     "weight_decay": "optimizer=torch.optim.AdamW(model.parameters(), weight_decay=…)",
+    **dict.fromkeys(("swa_start", "swa_epoch_start"), "swa=, the epoch from which on the weights are averaged"),
     **dict.fromkeys(("ema_decay", "use_ema", "ema_model"), "ema=, like 0.999"),
     **dict.fromkeys(("checkpoint_dir", "default_root_dir", "output_dir", "save_dir", "log_dir", "logging_dir"), "folder="),
     **dict.fromkeys(("save_every", "save_steps", "save_strategy"), _SAVE_EVERY),
@@ -96,7 +97,7 @@ NOT_HERE = {
     "ckpt_path": "a run in folder= is resumed by itself; init= begins with the weights of another",
     **dict.fromkeys(
         ("per_device_eval_batch_size", "eval_batch_size", "valid_batch_size"),
-        "evaluations take batch_size=; a DataLoader as valid= keeps its own",
+        "evaluations take batches as large as the largest micro-batch; a DataLoader as valid= keeps its own",
     ),
     "limit_val_batches": "an evaluation takes every sample once; pass fewer as valid=",
     "args": "every setting is an argument of the Trainer itself",
@@ -130,28 +131,34 @@ METHODS = {
 }
 
 
-def refuse_unknown(names: Collection[str], known: Collection[str]) -> None:
+def refuse_unknown(names: Collection[str], known: Collection[str], who: str = "Trainer") -> None:
     """Raises for arguments that a Trainer does not have, with the name that each has here."""
     for name in names:
         advice = _advice(name, known) or f"there are {', '.join(known)}."
-        raise DescriptionError(f"Trainer has no argument {name}=; {advice}")
+        raise DescriptionError(f"{who} has no argument {name}=; {advice}")
 
 
 def _advice(name: str, known: Collection[str]) -> str | None:
     """What to write in place of an argument; None where it is like nothing."""
-    if name not in NOT_HERE and name not in CALLED_HERE:
+    from instep.run.names_elsewhere import MORE_CALLED_HERE, MORE_NOT_HERE  # a run that is described right needs none of it
+
+    called_here, not_here = CALLED_HERE | MORE_CALLED_HERE, NOT_HERE | MORE_NOT_HERE
+    if name not in not_here and name not in called_here:
         if guess := nearest(name, known):
             return f"did you mean {guess}=?"
-        name = nearest(name, [*CALLED_HERE, *NOT_HERE]) or ""
+        name = nearest(name, [*CALLED_HERE, *NOT_HERE]) or nearest(name, [*called_here, *not_here]) or ""
         if not name:
             return None
-    return f"{NOT_HERE[name]}." if name in NOT_HERE else f"use {CALLED_HERE[name]}."
+    return f"{not_here[name]}." if name in not_here else f"use {called_here[name]}."
 
 
 def explain_missing(name: str, trainer: type) -> str:
     """Why a Trainer lacks an attribute: what is used here in its place."""
-    if name in METHODS:
-        return f"a Trainer has no {name}; {METHODS[name]}."
+    from instep.run.names_elsewhere import MORE_METHODS
+
+    methods = METHODS | MORE_METHODS
+    if name in methods:
+        return f"a Trainer has no {name}; {methods[name]}."
     guess = None if name.startswith("_") else nearest(name, [one for one in dir(trainer) if not one.startswith("_")])
     call = "()" if guess and callable(getattr(trainer, guess)) else ""
     return f"a Trainer has no {name}; did you mean {guess}{call}?" if guess else f"a Trainer has no {name}."

@@ -28,10 +28,10 @@ from instep.loop.objective import Objective
 from instep.loop.out_of_memory import Splitting
 from instep.loop.precision import Precision
 from instep.loop.stepper import Stepper
-from instep.loop.steppers import as_module, average_for, objectives_for, optimizers_for, steppers_for
+from instep.loop.steppers import as_module, averages_for, objectives_for, optimizers_for, steppers_for
 from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
-from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
 from instep.run.attributes import Attributes
 from instep.run.checkpoints import Saver
@@ -51,6 +51,7 @@ def assemble(options: Options, show: Show) -> Run:
     notices = Notices()
     place = find_place(options)
     data = find_data(options, place)
+    options = weigh_classes(options, place, data)
     model = prepare_model(options, place, data)
     stepping = make_steppers(options, place, data, model, notices)
     evaluation = make_evaluator(options, place, data, model, stepping)
@@ -93,7 +94,7 @@ class Stepping(NamedTuple):
     splitting: Splitting
     loader: Loader
     steppers: tuple[Stepper, ...]
-    ema: Average | None
+    averages: Averages
 
 
 class Evaluating(NamedTuple):
@@ -142,12 +143,28 @@ def find_data(options: Options, place: Place) -> Data:
     return Data(feed, plan, Processes(place.world, place.placed.device, batch_size=batch_size))
 
 
+def weigh_classes(options: Options, place: Place, data: Data) -> Options:
+    """The options with the loss that `class_weights=` asks for."""
+    if options.class_weights is None:
+        return options
+    from instep.loop import class_weights
+
+    if data.feed.is_class_balanced and isinstance(options.class_weights, str):
+        raise DescriptionError(
+            'class_weights="balanced" and a balanced sampler are both given, and each alone makes the classes count alike; leave '
+            "one out."
+        )
+    dtype, source = float_type(as_module(options.model)), data.feed.untransformed_train
+    weighted = class_weights.weigh_classes(options.loss, options.class_weights, source, dtype=dtype, device=place.placed.device)
+    return replace(options, loss=weighted)
+
+
 def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     """The model on its device, in train mode, with the weights that it begins with; of several processes all with the same."""
     model, device = as_module(options.model), place.placed.device
     objectives = objectives_for(options.loss, options.objective, data.feed.layout)
     metrics = _find_metrics(options.metrics)
-    refused = {"ema": options.ema, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
+    refused = {"ema": options.ema, "swa": options.swa, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
     fp16 = {"precision": options.precision} if options.precision == "fp16" else {}
     check_shard(options.shard, options.optimizer, model, refused | fp16)
     processes = data.processes
@@ -222,8 +239,8 @@ def make_steppers(options: Options, place: Place, data: Data, prepared: Prepared
         error_place=error_place,
     )
     unfreezing.check_schedule(steppers[0].drive)
-    ema = average_for(model, options.ema, modes)
-    return Stepping(optimizers, modes, unfreezing, splitting, loader, steppers, ema)
+    averages = averages_for(model, options.ema, options.swa, options.swa_every, modes, plan)
+    return Stepping(optimizers, modes, unfreezing, splitting, loader, steppers, averages)
 
 
 def make_evaluator(options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping) -> Evaluating:
@@ -234,7 +251,7 @@ def make_evaluator(options: Options, place: Place, data: Data, prepared: Prepare
         prepared.objectives,
         prepared.metrics,
         modes=stepping.modes,
-        average=stepping.ema,
+        averages=stepping.averages,
         feed=data.feed,
         splitting=stepping.splitting,
         seed=options.seed,
@@ -306,7 +323,7 @@ def keep_books(
         precision=prepared.precision,
         modes=stepping.modes,
         unfreezing=stepping.unfreezing,
-        ema=stepping.ema,
+        averages=stepping.averages,
         splitting=stepping.splitting,
         steppers=stepping.steppers,
         evaluator=evaluating.evaluator,
@@ -315,7 +332,7 @@ def keep_books(
             prepared.holders,
             stepping.steppers,
             modes=stepping.modes,
-            average=stepping.ema,
+            averages=stepping.averages,
             attributes=Attributes(prepared.holders, stepping.optimizers, place.placed.device),
             frozen=_find_frozen(options, model, data),
         ),
@@ -348,16 +365,17 @@ def _find_frozen(options: Options, model: nn.Module, data: Data) -> FrozenWeight
 def _describe(
     options: Options, place: Place, data: Data, prepared: Prepared, stepping: Stepping, monitor: Monitor | None
 ) -> Description:
-    plan, steppers, ema = stepping.splitting.micro_batches.plan, stepping.steppers, stepping.ema
+    plan, steppers = stepping.splitting.micro_batches.plan, stepping.steppers
     decided = {
         "batch_size": plan.batch_size,
         "drop_last": plan.drop_last,
         "unfreeze_at": stepping.unfreezing.labels(),
+        "swa_every": options.swa_every if options.swa is not None else None,
         **data.feed.settings,
     }
     notes = (
         *(note for stepper in steppers for note in stepper.drive.notes),
-        *(ema.notes(plan.total_steps) if ema is not None else ()),
+        *stepping.averages.notes(plan.total_steps),
         *stepping.unfreezing.notes(plan.epochs_begun),
         *_frozen_notes(options, prepared.model),
         *description_notes(prepared.model, stepping.optimizers.values(), was_in_eval=prepared.was_in_eval),

@@ -26,7 +26,7 @@ from instep.data.sources.underlying import frame_layout
 from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
-from instep.optim.which_weights import choose_weights
+from instep.optim.which_weights import AVERAGED, choose_weights
 from instep.records import Plan, differences
 from instep.run.built import Built, describe_built
 from instep.run.fingerprint import Known, fingerprint
@@ -34,7 +34,7 @@ from instep.run.git_commit import git_commit
 from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
 from instep.schedules import Schedule, sparkline
-from instep.text import plural
+from instep.text import listed, plural
 
 FORMAT = 1
 _HASHED = re.compile(r":([0-9a-f]{12}|[0-9a-f]{16})$")
@@ -313,21 +313,38 @@ def _feature_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("clipping", ", ".join(limits)),
         ("penalty", ", ".join(penalties)),
         ("average", f"of the weights, decay {settings['ema']:g}; evaluated as …/ema/…" if settings["ema"] is not None else ""),
+        ("average", _swa_line(settings["swa"], settings["swa_every"]) if settings["swa"] is not None else ""),
+        ("classes", _classes_line(settings["class_weights"]) if settings["class_weights"] is not None else ""),
         ("computing", ", ".join(filter(None, computing))),
         ("unfreezes", "; ".join(unfreezing)),
     ]
     return [row for row in rows if row[1]]
 
 
+def _classes_line(weights: Any) -> str:
+    if isinstance(weights, str):
+        return "weighted so that each counts as much in the loss as every other"
+    given = weights.items() if isinstance(weights, Mapping) else enumerate(weights)
+    return f"weighted in the loss: {listed(f'{label}: {float(weight):g}' for label, weight in given)}"
+
+
+def _swa_line(start: int | str, every: int | str) -> str:
+    begins = f"epoch {start}" if isinstance(start, int) else start
+    how_often = every if isinstance(every, str) else f"{every} updates"
+    return f"of the weights after each {how_often}, from {begins} on; evaluated as …/swa/…"
+
+
 def _weights_rows(description: Description) -> list[tuple[str, str]]:
-    """Which weights are used, where there are two kinds of them."""
-    if description.settings["ema"] is None:
+    """Which weights are used, where there are several kinds of them."""
+    averages = [name for name in AVERAGED if description.settings[name] is not None]
+    if not averages:
         return []
     monitor = description.monitor
-    used = choose_weights(None, monitor=monitor, sets=description.valid, has_average=True)
-    which, other = ("the averaged ones", "model") if used == "ema" else ("the model's own", "ema")
+    used = choose_weights(None, monitor=monitor, sets=description.valid, averages=averages)
+    which = "the model's own" if used == "model" else "the averaged ones" if len(averages) == 1 else f'those of "{used}"'
+    others = " or ".join(f'weights="{name}"' for name in ("model", *averages) if name != used)
     judged = "" if monitor is None else f", which {monitor} judges"
-    return [("weights", f'predict(), load() and exports use {which}{judged}; weights="{other}" takes the others')]
+    return [("weights", f"predict(), load() and exports use {which}{judged}; {others} takes the others")]
 
 
 def _title(model: nn.Module) -> str:

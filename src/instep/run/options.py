@@ -12,7 +12,7 @@ from instep import keys
 from instep.data.loading.loader import WorkerCount
 from instep.distributed.dtensors import Shard
 from instep.loop.accumulation import OnNonFinite
-from instep.loop.objective import LossFunction
+from instep.loop.objective import ClassWeights, LossFunction
 from instep.loop.out_of_memory import OnOutOfMemory
 from instep.loop.precision import PrecisionName
 from instep.loop.steppers import Objectives, Optimizers
@@ -33,6 +33,7 @@ class Options:
     valid: Any = field(default=None, metadata=_NO_SETTING)
     test: Any = field(default=None, metadata=_NO_SETTING)
     loss: LossFunction | None = None
+    class_weights: ClassWeights = None
     objective: Objectives = None
     epochs: int | None = None
     max_steps: int | None = None
@@ -48,6 +49,8 @@ class Options:
     l1: float | Mapping[str, float] = 0.0
     l2: float | Mapping[str, float] = 0.0
     ema: float | None = None
+    swa: int | str | None = None
+    swa_every: int | str = "epoch"
     unfreeze_at: UnfreezeAt | None = None
     metrics: Any = None
     evaluate_every: int | str | None = "epoch"

@@ -29,7 +29,7 @@ from instep.loop.precision import Precision
 from instep.loop.stepper import Stepper
 from instep.loop.torch_losses import known
 from instep.loop.unfreezing import Unfreezing
-from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
 from instep.optim.train_mode import TrainMode
 from instep.optim.which_weights import Weights, choose_weights
@@ -69,7 +69,7 @@ class Run:
         precision: Precision,
         modes: Modes,
         unfreezing: Unfreezing,
-        ema: Average | None,
+        averages: Averages,
         splitting: Splitting,
         steppers: tuple[Stepper, ...],
         evaluator: Evaluator,
@@ -93,7 +93,8 @@ class Run:
         self.modes = modes
         self.train_mode = TrainMode(model)
         self.unfreezing = unfreezing
-        self.ema = ema
+        self.averages = averages
+        self.has_averages = bool(averages.by_name())
         self.splitting = splitting
         self.steppers = steppers
         self.evaluator = evaluator
@@ -182,7 +183,7 @@ class Run:
     def weights(self, asked: Weights | None = None) -> Weights:
         """The weights that were asked for; without that those that the monitored value judges."""
         monitor = None if self.monitor is None else self.monitor.name
-        return choose_weights(asked, monitor=monitor, sets=self.feed.valid, has_average=self.ema is not None)
+        return choose_weights(asked, monitor=monitor, sets=self.feed.valid, averages=self.averages.by_name())
 
     def evaluate(self, data: Any = None, weights: Weights | None = None, *, report: bool = False) -> Evaluation:
         """The loss and the metrics on the validation data, or on `data`; of these weights, or of all kinds there are."""
@@ -290,7 +291,7 @@ class Run:
     def load(self, which: Literal["best", "latest"] | int, weights: Weights | None = None) -> None:
         """Give the model the weights of the best evaluation, of the latest checkpoint, or of the checkpoint of a step.
 
-        The average gets its own of that step in any case.
+        The averages get their own of that step in any case.
         """
         weights = self.weights(weights)
         if which not in ("best", "latest") and type(which) is not int:
@@ -311,8 +312,8 @@ class Run:
         else:
             missing = "no evaluation has been made" if which == "best" else "the run has no folder for checkpoints"
             raise DescriptionError(f"there is no {which} yet: {missing}.")
-        if weights == "ema":
-            restore_model(self.model, self.evaluator.averaged_state())
+        if self.averages.have_begun(weights):
+            restore_model(self.model, self.evaluator.averaged_state(weights))
 
     # --- Trying out
 

@@ -133,8 +133,8 @@ class Session:
             update = updates[run.leader.name]._replace(by_objective=updates)
             is_skipped = all(one.skipped for one in updates.values())
         state.step += 1
-        if run.ema is not None and not is_skipped:
-            run.ema.update()
+        if run.has_averages:
+            run.averages.update(state.step, is_skipped=is_skipped)
         epoch_ends = batch.index + 1 == state.steps_per_epoch
         evaluation_due = state.is_evaluation_due()
         if run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop):

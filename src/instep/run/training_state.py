@@ -15,7 +15,7 @@ from instep.checkpoint.left_out import Described, FrozenWeights, require_same
 from instep.errors import CheckpointError, DescriptionError
 from instep.loop.holders import Holders
 from instep.loop.stepper import Stepper
-from instep.optim.average import Average
+from instep.optim.averages import Averages
 from instep.optim.train_eval import Modes
 from instep.run.attributes import Attributes
 
@@ -73,7 +73,7 @@ def require_no_cycles(state: Mapping[str, Any] | None) -> None:
 
 
 class ModelState:
-    """The parts of a checkpoint that hold tensors: the model, the optimizers, the average, losses and attributes with a state."""
+    """The parts of a checkpoint that hold tensors: the model, the optimizers, averages, losses and attributes with a state."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ModelState:
         steppers: Sequence[Stepper],
         *,
         modes: Modes,
-        average: Average | None,
+        averages: Averages,
         attributes: Attributes,
         frozen: FrozenWeights | None = None,
     ) -> None:
@@ -91,12 +91,12 @@ class ModelState:
         self._model = holders.model
         self._steppers = steppers
         self._modes = modes
-        self._average = average
+        self._averages = averages.by_name()
 
     @property
     def used(self) -> list[str]:
         """The parts that `use` takes."""
-        return ["model"] if self._average is None else ["model", "ema"]
+        return ["model", *self._averages]
 
     def parts(self) -> dict[str, Any]:
         """By the names that they have in a checkpoint; the tensors are the run's own where that is enough."""
@@ -109,11 +109,10 @@ class ModelState:
                 parts["training"] = _clone(self._model.state_dict())
         if unsaved := _unsaved_buffers(self._model):
             parts["buffers"] = unsaved
-        if self._average is not None:
-            parts["ema"] = self._average.state_dict()
+        parts |= {name: average.state_dict() for name, average in self._averages.items()}
         if self._frozen is not None:
             gone = set(self._frozen.names())
-            for part, prefix in (("model", ""), ("training", ""), ("ema", AVERAGED)):
+            for part, prefix in (("model", ""), ("training", ""), *((name, AVERAGED) for name in self._averages)):
                 if part in parts:
                     parts[part] = _without(parts[part], {f"{prefix}{name}" for name in gone})
         if others := self._others():
@@ -129,7 +128,7 @@ class ModelState:
 
     def buffers(self) -> list[Tensor]:
         """What is not the same on several processes while they train."""
-        averaged = [] if self._average is None else list(self._average.module.buffers())
+        averaged = [buffer for average in self._averages.values() for buffer in average.module.buffers()]
         return [*(buffer for module in self._holders.modules for buffer in module.buffers()), *averaged]
 
     def standing(self) -> dict[str, Any]:
@@ -164,31 +163,28 @@ class ModelState:
             captured = parts["optimizer"][stepper.name] if stepper.name else parts["optimizer"]
             restore_optimizer(stepper.optimizer, captured, self._model.named_parameters(), leave=leave)
         self._modes.train()  # what was restored is the train mode's
-        self._load_average(parts, absent)
+        self._load_averages(parts, absent)
 
     def use(self, parts: Mapping[str, Any], left_out: Described | None = None) -> None:
-        """Give the model, and the average, the weights of these parts; the optimizers stay as they are."""
+        """Give the model, and the averages, the weights of these parts; the optimizers stay as they are."""
         absent = require_same(self._model, left_out)
         with self._modes.replacing():
             restore_model(self._model, parts["model"], left_out=absent)
         if self._frozen is not None:
             self._frozen.forget_writes()
-        self._load_average(parts, absent)
+        self._load_averages(parts, absent)
 
     def copy(self) -> dict[str, Any]:
         """What `use` takes, copied."""
         with self._modes.evaluating():
             parts: dict[str, Any] = {"model": copy.deepcopy(self._model.state_dict())}
-        if self._average is not None:
-            parts["ema"] = _clone(self._average.state_dict())
-        return parts
+        return parts | {name: _clone(average.state_dict()) for name, average in self._averages.items()}
 
     def stateful(self) -> list[Any]:
         """What an update changes beside the model and the first optimizer, for who puts it back."""
         others = [stepper.optimizer for stepper in self._steppers[1:]]
         own = [thing for stepper in self._steppers for thing in stepper.stateful()]
-        averaged = [] if self._average is None else [self._average]
-        return [*self._holders.beside, *self._holders.objects, *others, *own, self._modes, *averaged]
+        return [*self._holders.beside, *self._holders.objects, *others, *own, self._modes, *self._averages.values()]
 
     def _capture_optimizer(self, stepper: Stepper) -> dict[str, Any]:
         """With the parameters in the order of the groups: the optimizer has those that were unfrozen last at the end."""
@@ -219,11 +215,12 @@ class ModelState:
         for name, tensor in now.items():
             tensor.copy_(kept[name])
 
-    def _load_average(self, parts: Mapping[str, Any], absent: Collection[str] = ()) -> None:
+    def _load_averages(self, parts: Mapping[str, Any], absent: Collection[str] = ()) -> None:
         """An average of weights that never changed is these weights."""
-        if self._average is not None and "ema" in parts:
-            held = self._model.state_dict() if absent else {}
-            self._average.load_state_dict({**parts["ema"], **{f"{AVERAGED}{name}": held[name] for name in absent}})
+        held = self._model.state_dict() if absent else {}
+        for name, average in self._averages.items():
+            if name in parts:
+                average.load_state_dict({**parts[name], **{f"{AVERAGED}{key}": held[key] for key in absent}})
 
 
 def _without(state: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

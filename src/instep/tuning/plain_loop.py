@@ -56,7 +56,13 @@ def require_plain_loop(run: Run) -> None:
 def left_out(run: Run) -> list[str]:
     """The arguments of the run that the plain loop does not have, like `ema=0.999`."""
     options = run.options
-    extra: dict[str, Any] = {"ema": options.ema, "l1": options.l1, "l2": options.l2, "deterministic": options.deterministic}
+    extra: dict[str, Any] = {
+        "ema": options.ema,
+        "swa": options.swa,
+        "l1": options.l1,
+        "l2": options.l2,
+        "deterministic": options.deterministic,
+    }
     if options.on_nonfinite != "stop":
         extra["on_nonfinite"] = options.on_nonfinite
     return [f"{name}={value!r}" for name, value in extra.items() if value]

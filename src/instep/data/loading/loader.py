@@ -14,6 +14,7 @@ from torch import Tensor
 from instep import keys
 from instep.data.batch_layout import BY_SAMPLE, BatchLayout
 from instep.data.batching import Batching
+from instep.data.buckets import Bucketed
 from instep.data.device import is_out_of_memory, said
 from instep.data.loading.failure import failed
 from instep.data.loading.worker_count import Choice, Stopwatch, at_most
@@ -116,7 +117,7 @@ class Loader:
             chosen = sampler_for(sampler, source, shuffle=shuffle)
             self._batching = Batching(source, chosen, batch_size=batch_size, seed=seed, drop_last=drop_last, share=share)
             self.samples, self.batches_per_epoch = self._batching.samples, self._batching.batches_per_epoch
-            self.takes_each_once = isinstance(chosen, InOrder | Shuffled) and chosen.samples == len(source)
+            self.takes_each_once = isinstance(chosen, InOrder | Shuffled | Bucketed) and chosen.samples == len(source)
             self.choice = self.choice and at_most(self.choice, self.batches_per_epoch, source.name)
 
     def lengthen(self, epochs: int) -> None:

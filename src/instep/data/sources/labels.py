@@ -52,6 +52,17 @@ def _of_dataset(dataset: Any, length: int) -> Indices | None:
     return None
 
 
+def target_column(source: Source) -> Tensor | None:
+    """The targets of tensors (x, y) in memory, one entry a sample; None where the data is something else."""
+    if isinstance(source, View):
+        inner = target_column(source.source)
+        return None if inner is None else inner[source.picks.take(torch.arange(len(source)))]
+    if not isinstance(source, Columns) or not isinstance(source.structure, tuple) or len(source.structure) != 2:
+        return None
+    target = source.structure[1]
+    return target if isinstance(target, Tensor) else None
+
+
 def column_of_labels(structure: Any) -> Any:
     """The column of labels: of a tuple the first behind the input that has one whole number a sample, or the one so named."""
     if isinstance(structure, tuple | list):

@@ -60,8 +60,8 @@ def as_metrics(given: Any) -> dict[str, Metric]:
 
 
 def _as_metric(name: Any, metric: Any, states: dict[object, State]) -> Metric:
-    if not isinstance(name, str) or not name or "/" in name or name in ("loss", "ema"):
-        raise DescriptionError(f'metrics= has the name {name!r}; use a word without "/", other than "loss" and "ema".')
+    if not isinstance(name, str) or not name or "/" in name or name in ("loss", "ema", "swa"):
+        raise DescriptionError(f'metrics= has the name {name!r}; use a word without "/", other than "loss", "ema" and "swa".')
     if metric is accuracy:
         metric = "accuracy"
     if isinstance(metric, str):

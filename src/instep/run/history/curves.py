@@ -98,7 +98,7 @@ def _chart(name: str, is_evaluated: bool) -> str:
     if LOSS.lower() in (parts[0], parts[-1]):
         return LOSS
     if is_evaluated:
-        parts = [part for part in parts[1:] if part != "ema"] or parts
+        parts = [part for part in parts[1:] if part not in ("ema", "swa")] or parts
     return "/".join(parts[:-1] if len(parts) > 1 and parts[-1].isdecimal() else parts)
 
 
