@@ -193,8 +193,8 @@ class Trainer:
             monitor_mode=monitor_mode, patience=patience, restore_best=restore_best, seed=seed, folder=folder,
             checkpoint_every=checkpoint_every, keep=keep, keep_best=keep_best, save_frozen=save_frozen,
             allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
-            deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s, on_nonfinite=on_nonfinite,
-            on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress, doctor=doctor,
+            deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s,
+            on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress, doctor=doctor,
         ), show_progress)  # fmt: skip
 
     # --- The loop
