@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice")
 def test_a_run_of_several_processes_is_replayed_in_one(size: int, world: Worlds) -> None:
     """Dropout included: it is keyed by the place of the micro-batch."""
     seen = world(size)["replayable"][0]
-    options = {"update_cycle": 2, "checkpoint_every": 3, "keep": None, "log_every": 1}
+    options: dict[str, Any] = {"update_cycle": 2, "checkpoint_every": 3, "keep": None, "log_every": 1}
     last = seen["step"] - 1
     for step in (1, 4, last):
         found = instep.replay(world(size).folder / "replayable", lambda: trainer(model=with_dropout(), **options), step=step)

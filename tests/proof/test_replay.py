@@ -234,7 +234,7 @@ def test_two_models_take_turns_as_they_did(tmp_path: Path) -> None:
 
 def test_weights_to_begin_with_are_those_of_init(tmp_path: Path) -> None:
     instep.save_model(net(5), tmp_path / "begin.safetensors")
-    begin = {"init": tmp_path / "begin.safetensors", "folder": tmp_path / "run", "checkpoint_every": 9}
+    begin: dict[str, Any] = {"init": tmp_path / "begin.safetensors", "folder": tmp_path / "run", "checkpoint_every": 9}
     seen = Watched(make(**begin))
     found = instep.replay(tmp_path / "run", lambda: make(**begin), step=2)
     assert found.start.checkpoint is None
@@ -301,7 +301,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
         instep.replay(tmp_path / "run", lambda: None, step=2)  # type: ignore[arg-type, return-value]
     with pytest.raises(DescriptionError, match="does not exist"):
         instep.replay(tmp_path / "none", make, step=2)
-    patient = {"valid": (X, Y), "optimizer": None, "patience": 1}
+    patient: dict[str, Any] = {"valid": (X, Y), "optimizer": None, "patience": 1}
     model = net()
     patient["optimizer"] = torch.optim.SGD(model.parameters(), lr=0.0)
     make(model, **patient, folder=tmp_path / "patient", epochs=9).fit()

@@ -65,7 +65,7 @@ def replay_of(folder: Path, function: Callable[[Tensor], Tensor], *, x: Tensor |
 
     def build() -> Trainer:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        arguments = {"on_nonfinite": "skip", "max_steps": 1, "batch_size": 8, "progress": False} | options
+        arguments: dict[str, Any] = {"on_nonfinite": "skip", "max_steps": 1, "batch_size": 8, "progress": False} | options
         loss = lambda out, y: out.square().mean()  # noqa: E731
         return Trainer(model, loss=loss, optimizer=optimizer, train=(data, torch.zeros(8)), **arguments)
 

@@ -1,7 +1,7 @@
 """Whether a replay is what the run was: the rows of its log, against those of the history."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ class RowDifference:
         one, other = self.recorded, self.replayed
         if not all(isinstance(value, int | float) and math.isfinite(value) for value in (one, other)):
             return math.inf
-        return abs(one - other) / max(abs(one), abs(other))
+        return float(abs(one - other) / max(abs(one), abs(other)))
 
     def __str__(self) -> str:
         return f"{self.name} is {number_or_word(self.replayed)}, the history has {number_or_word(self.recorded)}"
@@ -71,20 +71,38 @@ def number_or_word(value: Any) -> str:
 
 def check(recorded: History, replayed: History, after: int) -> Check:
     """Compare the rows that a replay made with those of the history, from the first one after so many updates on."""
-    theirs = {key: row for row in _rows_after(recorded, after) if (key := _key(row))}
-    pairs = [(theirs[key], row) for row in replayed.rows if (key := _key(row)) in theirs]
+    pairs = list(pair_rows(recorded, replayed, after))
     found = [one for before, now in pairs for one in compare_rows(before, now)]
     return Check(len(pairs), max((row["step"] for _, row in pairs), default=None), tuple(found))
 
 
-def compare_rows(recorded: Row, replayed: Row, *, only: Iterable[str] | None = None) -> list[RowDifference]:
+def pair_rows(one: History, other: History, after: int = 0) -> Iterator[tuple[Row, Row]]:
+    """The rows of two histories that stand for the same updates, from the first one after so many updates on.
+
+    A row of the log is a mean over the updates since the row before it, so that one has to be at the same step in both.
+    """
+    theirs = dict(_with_their_starts(other, after))
+    for key, row in _with_their_starts(one, after):
+        if key in theirs:
+            yield row, theirs[key]
+
+
+def _with_their_starts(history: History, after: int) -> Iterator[tuple[tuple[str, int, int], Row]]:
+    """Each row by its kind, the step at which its updates begin, and its own; that of the first row stands in no history."""
+    begun: dict[str, int] = {}
+    for row in _rows_after(history, after):
+        kind = row.get("kind")
+        if kind in KINDS:
+            yield (kind, begun.get(kind, after), row["step"]), row
+            begun[kind] = row["step"]
+
+
+def compare_rows(recorded: Row, replayed: Row) -> list[RowDifference]:
     """The values that both have and that are not the same; nan is the same as nan."""
-    names = [name for name in recorded if name in replayed and name not in NOT_COMPARED]
-    names = names if only is None else [name for name in names if name in only]
     return [
         RowDifference(recorded["step"], name, recorded[name], replayed[name])
-        for name in names
-        if not same_value(recorded[name], replayed[name])
+        for name in recorded
+        if name in replayed and name not in NOT_COMPARED and not same_value(recorded[name], replayed[name])
     ]
 
 
@@ -102,8 +120,3 @@ def _rows_after(history: History, step: int) -> list[Row]:
             break
         found.append(row)
     return found[::-1]
-
-
-def _key(row: Mapping[str, Any]) -> tuple[str, int] | None:
-    kind, step = row.get("kind"), row.get("step")
-    return (kind, step) if kind in KINDS and isinstance(step, int) else None

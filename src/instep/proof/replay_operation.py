@@ -69,7 +69,7 @@ class OperationWatch(TorchDispatchMode):
     """To be entered round a forward and its backward. `given` names tensors that both read: weights, buffers, the batch."""
 
     def __init__(self, model: nn.Module, given: Mapping[str, Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's
         self._model = model
         self._names = {key: name for name, tensor in given.items() if (key := _storage(tensor)) is not None}
         self._origins: dict[int, Operation | None] = {}  # by storage; None for what is finite
@@ -132,7 +132,7 @@ class OperationWatch(TorchDispatchMode):
 
     def _describe(self, func: Any, bad: Bad, inputs: tuple[str, ...], before: Operation | None) -> Operation:
         name = func._schema.name.removeprefix("aten::")
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()  # None in a forward
         if node is None:
             module = self._modules[-1] if self._modules else None
             return Operation(name, bad, "forward", module, _line_of(sys._getframe(2)), inputs, before)
@@ -146,7 +146,7 @@ class OperationWatch(TorchDispatchMode):
     def _leave_module(self, module: nn.Module, given: Any, out: Any) -> None:
         """Innermost modules come first: each marks the nodes that nobody has marked."""
         name = self._modules.pop()
-        pending = [tensor.grad_fn for tensor in tree_leaves(out) if isinstance(tensor, Tensor)]
+        pending: list[Any] = [tensor.grad_fn for tensor in tree_leaves(out) if isinstance(tensor, Tensor)]
         while pending:
             node = pending.pop()
             if node is not None and _MODULE not in node.metadata:
