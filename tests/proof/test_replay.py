@@ -329,7 +329,7 @@ def test_a_step_that_the_run_has_not_reached_is_said(tmp_path: Path) -> None:
             break
     updates.close()
     found = instep.replay(tmp_path / "run", make, step=6)
-    assert found.notes == ("the run has come to step 5: what is shown behind that is what it would do.",)
+    assert found.notes == ("the files of the run go to step 5: what comes behind that is what it would do.",)
 
 
 def test_a_run_in_cycles_is_refused(tmp_path: Path) -> None:

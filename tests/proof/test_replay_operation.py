@@ -90,10 +90,10 @@ def test_an_operation_of_the_forward_is_named_with_the_line(tmp_path: Path) -> N
     operation = found.operation
     assert operation is not None
     assert operation.line is not None
-    assert (operation.name, operation.made, operation.phase, operation.module) == ("log", "inf", "forward", "then")
+    assert (operation.name, operation.made, operation.phase, operation.module) == ("log", "inf", "forward", "then (Then)")
     assert operation.line.code == "return x.relu().log()  # of 0"
     assert operation.line.file.endswith("test_replay_operation.py")
-    assert "log in the forward of then made inf of float32 (8, 3) 0 to " in str(operation)
+    assert "log in the forward of then (Then) made inf of float32 (8, 3) 0 to " in str(operation)
 
 
 def test_a_nan_is_followed_back_to_the_inf_that_it_was_made_of(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_an_operation_of_the_backward_is_named_with_the_line_of_its_forward(tmp_
     assert operation is not None
     first, *_ = operation.chain()
     assert first.line is not None
-    assert (first.name, first.made, first.phase, first.module) == ("SqrtBackward0 (div)", "nan", "backward", "then")
+    assert (first.name, first.made, first.phase, first.module) == ("SqrtBackward0 (div)", "nan", "backward", "then (Then)")
     assert first.line.code == "return (x * 0).sqrt() * x.sum()  # finite, with a derivative that is not"
 
 

@@ -19,6 +19,7 @@ from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 from instep.proof.replay_check import Check, check
 from instep.proof.replay_loop import ReplayLoop
 from instep.proof.replay_operation import Operation
+from instep.proof.replay_progress import StepCounter
 from instep.proof.replay_start import Build, HasRun, Start, begin, build_run, read_whole
 from instep.proof.replay_update import (
     Before,
@@ -139,11 +140,12 @@ class _Replaying:
     def go(self, first: int, last: int) -> Replay:
         run, loop = self._run, ReplayLoop(self._run)
         try:
-            with loop:
+            with loop, StepCounter(self._start.step, last) as counter:
                 for self._batch in loop.batches():
                     step = run.state.step
                     self._before = Before(run) if step >= first or self._anomaly else None
                     update = loop.make_update(self._batch)
+                    counter.count(step)
                     is_spoilt = self._anomaly and not _weights_are_finite(run)
                     if self._before is not None and (step >= first or is_spoilt):
                         self._look(update, self._batch, self._before)
@@ -201,12 +203,12 @@ class _Replaying:
         )
 
     def _say(self, first: int) -> None:
-        looked, status = self._looked[-1], self._recorded.step
+        looked, known = self._looked[-1], max(self._recorded.step or 0, self._start.step)
         if looked.step < first:
             what = "failed" if looked.error else "spoilt the weights"
             self._notes.append(f"the update of step {looked.step:,} {what}, before step {first:,}: this one is shown.")
-        if status is not None and looked.step > status:
-            self._notes.append(f"the run has come to step {status:,}: what is shown behind that is what it would do.")
+        if looked.step > known:
+            self._notes.append(f"the files of the run go to step {known:,}: what comes behind that is what it would do.")
 
 
 def _weights_are_finite(run: Run) -> bool:

@@ -47,7 +47,7 @@ class Operation:
     name: str
     made: Bad
     phase: Literal["given", "forward", "backward"]
-    module: str | None = None  # the name of the module that called it; None outside of the model
+    module: str | None = None  # the name and class of the module that called it; None outside of the model
     line: Line | None = None  # the innermost line of the user's own, of the forward also where the backward made them
     inputs: tuple[str, ...] = ()  # what it was given, in words
     before: "Operation | None" = None  # what made the inf that it made nan of
@@ -56,7 +56,7 @@ class Operation:
         """`log in the forward of head made inf of float32 (8, 3), 0 to 1.2 (train.py:12: return x.log())`"""
         if self.phase == "given":
             return f"{self.name} holds {self.made}"
-        where = "the loss" if self.module is None else self.module or "the model"
+        where = self.module or "the loss"
         of = f" of {', '.join(self.inputs)}" if self.inputs else ""
         return f"{self.name} in the {self.phase} of {where} made {self.made}{of}" + (f" ({self.line})" if self.line else "")
 
@@ -86,7 +86,8 @@ class OperationWatch(TorchDispatchMode):
         """Enter it, with the names of modules, and the lines of the forward kept for the backward."""
         with ExitStack() as stack:
             for name, module in self._model.named_modules():
-                stack.callback(module.register_forward_pre_hook(self._enter_module(name), prepend=True).remove)
+                label = f"{name or 'the model'} ({type(module).__name__})"
+                stack.callback(module.register_forward_pre_hook(self._enter_module(label), prepend=True).remove)
                 stack.callback(module.register_forward_hook(self._leave_module, always_call=True).remove)
             stack.enter_context(torch.autograd.set_detect_anomaly(True, check_nan=False))
             stack.enter_context(self)

@@ -37,6 +37,7 @@ def _head(replay: "Replay", width: int, paint: Paint) -> list[str]:
         ("replayed", f"from {replay.start}, {plural(last.step - replay.start.step, 'update')} before this one"),
         ("history", history),
         ("loss", _loss(last)),
+        *([("stopped", last.error)] if last.error else []),
         ("samples", f"{listed(last.samples.tolist(), most=SAMPLES)} of train"),
         *(("note", note) for note in (*replay.start.reasons, *replay.start.notices, *replay.notes)),
     ]
@@ -57,7 +58,7 @@ def _why_it_may_differ(replay: "Replay") -> str:
 
 def _loss(last: ReplayedUpdate) -> str:
     if last.update is None:
-        return f"{number(last.loss)}: the update fails here, and no step is made"
+        return number(last.loss)
     update = last.update
     said = [number(last.loss), *(f"{name} {number(float(loss))}" for name, loss in update.losses.items())]
     said.append(f"lr {rate(update.lr)}")
@@ -93,7 +94,7 @@ def _operation(last: ReplayedUpdate, width: int, paint: Paint) -> list[str]:
     chain = last.operation.chain()
     lines = []
     for count, one in enumerate(chain):
-        first, *others = wrapped(clean(("then " if count else "") + str(one)), width - 2)
+        first, *others = wrapped(clean(("then " if count else "") + str(one)), width - 4)
         lines += [f"  {first}", *(f"    {other}" for other in others)]
     return [paint("where it comes from", "red"), *lines]
 

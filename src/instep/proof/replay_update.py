@@ -102,13 +102,19 @@ def _count_bad(tensor: Tensor) -> int:
     return int((~torch.isfinite(values)).sum())
 
 
+def _count_nan(buffer: Tensor) -> int:
+    """A mask may hold -inf, and does so on purpose."""
+    return int(torch.isnan(buffer).sum()) if buffer.is_floating_point() else 0
+
+
 def name_nonfinite(run: Run, batch: Batch, changes: Iterable[ParameterChange]) -> list[str]:
     """What is not finite: in the batch by sample, in weights and gradients by name."""
     values = run.leader.error_place.name_values(batch).strip()
     changes = list(changes)
     weights = [f"weight {one.name}: {one.bad_weights:,} of {one.numbers:,}" for one in changes if one.bad_weights]
     gradients = [f"gradient of {one.name}: {one.bad_gradients:,} of {one.numbers:,}" for one in changes if one.bad_gradients]
-    return [*([values] if values else []), *weights, *gradients]
+    buffers = [f"buffer {name}: {_count_nan(one):,} of {one.numel():,}" for name, one in run.model.named_buffers() if _count_nan(one)]
+    return [*([values] if values else []), *weights, *buffers, *gradients]
 
 
 def look_again(
@@ -151,11 +157,13 @@ def _look(run: Run, batch: Batch, stepper: Stepper, *, anomaly: bool) -> tuple[f
 def _add(run: Run, stepper: Stepper, sums: Sums, piece: tuple[int, Any]) -> Tensor:
     """Forward and backward of a micro-batch, whatever its loss is."""
     loss = stepper.objective(run.model, piece)  # not the compiled form of the model, which does not call its modules
+    sums.bad_on_host = False
     value = sums.add(loss)
-    if value is None and not torch.isfinite(loss.value).all() and loss.value.requires_grad:
-        value = loss.value
-    if value is not None:
-        backward(value)
+    if value is None and sums.bad_on_host and loss.value.requires_grad:
+        value = loss.value  # what a run stops on, or leaves out
+    if value is None:
+        return torch.zeros(())  # nothing in it counts, so that its loss is nan and no matter
+    backward(value)
     return loss.value.detach()
 
 

@@ -26,8 +26,8 @@ def name_replay(error: NonFiniteLoss | NonFiniteGradient, run: "Run") -> None:
     if run.folder is None:
         error.add_note("A run with a folder= can be replayed to this step, to look at it: `instep replay`, instep.replay().")
         return
-    if run.state.cycles is not None:
-        return  # a run in cycles is not replayed
+    if run.state.cycles is not None or (run.processes.are_several and run.feed.has_own_batches):
+        return  # neither is replayed in one process
     command = f"instep replay {shlex.quote(str(run.folder))} --step {error.step} --anomaly"
     if run.script:
         error.args = (f"{error} To look at this update: {command}",)

@@ -91,7 +91,7 @@ class Session:
     def _watch_first_update(self) -> None:
         """Look at the first loss of a run, and at the gradients before its first step."""
         run = self._run
-        if run.state.step:
+        if run.state.step or run.is_replay:
             return
         for stepper in run.steppers:
             stepper.watch_first_loss(is_said=run.world.is_first)
