@@ -95,8 +95,10 @@ def test_runs_that_are_the_same_have_no_difference(parted: Parted) -> None:
 
 def test_a_sample_that_differs_is_named_in_its_step(parted: Parted) -> None:
     found = parted("--nudge", "0.001")
-    words = r"both from (the start of the run|the checkpoint of step \d+), \d updates?; in the update of step (\d+), column 0 of "
-    match = re.fullmatch(rf"{words}the batch has other values, by 0\.001000 at most: sample 50", found["replayed"])
+    words = (
+        r"both from (the start of the run|the checkpoint of step \d+), the same for \d updates?; in the update of step (\d+), "
+    )
+    match = re.fullmatch(rf"{words}column 0 of the batch has other values, by 0\.001000 at most: sample 50", found["replayed"])
     assert match
     assert found["head"] == f"runs/a and runs/b part in the update of step {match[2]}"
     assert "hyper_parameters.nudge  0.0      0.001" in found["described"]

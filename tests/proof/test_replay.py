@@ -362,4 +362,4 @@ def test_shown_in_a_notebook(tmp_path: Path) -> None:
     make(folder=tmp_path / "run").fit()
     found = instep.replay(tmp_path / "run", make, step=3)
     assert found._repr_html_().startswith("<pre>")
-    assert "weight norm" in found._repr_html_()
+    assert "gradient" in found._repr_html_()

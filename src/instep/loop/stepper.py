@@ -87,6 +87,11 @@ class Stepper:
     def optimizer(self) -> Optimizer:
         return self.cycle.optimizer
 
+    @property
+    def batch(self) -> Batch | None:
+        """Of its present turn, or its last."""
+        return self._batch
+
     def is_due(self, step: int) -> bool:
         """Every fifth time is the updates 5, 10, …: those with the steps 4, 9, …"""
         return (step + 1) % self.every == 0

@@ -13,7 +13,7 @@ from instep.proof.diverge_replay import SideBySide, replay_both
 from instep.proof.replay_start import HasRun, build_run, read_whole
 from instep.report.diff import description_lines
 from instep.run.run_files import RecordedRun
-from instep.text import Paint, clean, labelled, plain, plural
+from instep.text import Paint, clean, labelled, plain, plural, wrapped
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Divergence:
             rows.append(("replayed", f"no. {self.not_replayed}"))
         names = (clean(str(self.runs[0].path)), clean(str(self.runs[1].path)))
         described = description_lines(self.runs[0].description, self.runs[1].description, names, width, paint)
-        head = paint(self._verdict(), "green" if self.is_none else "bold")
-        return "\n\n".join("\n".join(part) for part in ([head, *labelled(rows, width=width or 80, paint=paint)], described))
+        head = [paint(line, "green" if self.is_none else "bold") for line in wrapped(self._verdict(), width or 10**6)]
+        return "\n\n".join("\n".join(part) for part in ([*head, *labelled(rows, width=width or 80, paint=paint)], described))
 
     def _verdict(self) -> str:
         one, other = (clean(str(run.path)) for run in self.runs)
@@ -64,7 +64,7 @@ class Divergence:
         return f"{one} and {other} part in an update from step {after:,} to {before - 1:,}"
 
     def _tell_replay(self, found: SideBySide) -> str:
-        begun = f"both from {found.starts[0]}, {plural(found.updates, 'update')}"
+        begun = f"both from {found.starts[0]}, the same for {plural(found.updates, 'update')}"
         if found.difference is not None:
             return f"{begun}; {found.difference}"
         if found.failed is not None:
@@ -83,7 +83,7 @@ def find_divergence(one: Path, other: Path, build: Callable[[Path], HasRun]) -> 
     if found.is_none:
         return found
     try:
-        pair = build_run(build(one), runs[0]).run, build_run(build(other), runs[1]).run
+        pair = build_run(build(one), runs[0]), build_run(build(other), runs[1])
         start = found.checkpoints.same_at or 0
         start = start if start < first_different(found) else 0
         replayed = replay_both(pair, runs, start=start, to=first_different(found))

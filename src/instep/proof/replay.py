@@ -5,6 +5,7 @@ Nothing is written into the run, and its lock is left alone.
 """
 
 import math
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from instep.data.preview.preview import look_at_batch
 from instep.data.preview.summary import Preview
 from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 from instep.proof.replay_check import Check, check
-from instep.proof.replay_loop import ReplayLoop
 from instep.proof.replay_operation import Operation
 from instep.proof.replay_progress import StepCounter
 from instep.proof.replay_start import Build, HasRun, Start, begin, build_run, read_whole
@@ -115,57 +115,59 @@ def replay(run: str | Path, build: Build | HasRun, *, step: int, to: int | None 
     """
     _require_steps(step, to)
     recorded = read_whole(run)
-    trainer = build_run(build, recorded)
-    last = step if to is None else to
-    start = begin(trainer.run, recorded, step)
-    if last > step and last >= trainer.run.state.total_steps:
-        raise DescriptionError(f"to={last} is behind the last step of {recorded.path}, {trainer.run.state.total_steps - 1:,}.")
-    return _Replaying(trainer, recorded, start, anomaly=anomaly).go(step, last)
+    return _Replaying(build_run(build, recorded), recorded, anomaly=anomaly).go(step, step if to is None else to)
 
 
 class _Replaying:
     """Makes the updates up to a step, and looks at the last ones."""
 
-    def __init__(self, trainer: HasRun, recorded: RecordedRun, start: Start, *, anomaly: bool) -> None:
+    def __init__(self, trainer: HasRun, recorded: RecordedRun, *, anomaly: bool) -> None:
         self._trainer = trainer
         self._run: Run = trainer.run
         self._recorded = recorded
-        self._start = start
         self._anomaly = anomaly
+        self._first = 0  # the first update to look at
         self._looked: list[ReplayedUpdate] = []
         self._batch: Batch | None = None  # of the present update
         self._before: Before | None = None  # the present update, where it may be looked at
         self._notes: list[str] = []
 
     def go(self, first: int, last: int) -> Replay:
-        run, loop = self._run, ReplayLoop(self._run)
+        run, self._first = self._run, first
+        start = begin(run, self._recorded, first, before_update=self._begin_update)
+        if last >= run.state.total_steps:
+            raise DescriptionError(f"to={last} is behind the last step of {self._recorded.path}, {run.state.total_steps - 1:,}.")
         try:
-            with loop, StepCounter(self._start.step, last) as counter:
-                for self._batch in loop.batches():
-                    step = run.state.step
-                    self._before = Before(run) if step >= first or self._anomaly else None
-                    update = loop.make_update(self._batch)
-                    counter.count(step)
-                    is_spoilt = self._anomaly and not _weights_are_finite(run)
-                    if self._before is not None and (step >= first or is_spoilt):
-                        self._look(update, self._batch, self._before)
-                    if step == last or is_spoilt:
-                        break
+            self._make_updates(start, last)
         except (NonFiniteLoss, NonFiniteGradient) as error:
-            self._look_at_failed(error, loop, first)
+            self._look_at_failed(error)
         if not self._looked or self._batch is None:
             why = f": {run.state.why_stopped}" if run.state.why_stopped else ""
             raise DescriptionError(f"{self._recorded.path} ended after {run.state.step:,} updates{why}, before step {first:,}.")
-        self._say(first)
+        self._say(start)
         return Replay(
             self._recorded.path,
             tuple(self._looked),
-            self._start,
-            check(self._recorded.history, run.logbook.history, self._start.step),
+            start,
+            check(self._recorded.history, run.logbook.history, start.step),
             self._trainer,
             look_at_batch(run.feed, run.loader, self._batch),
             tuple(self._notes),
         )
+
+    def _make_updates(self, start: Start, last: int) -> None:
+        with closing(self._trainer.updates()) as updates, StepCounter(start.step, last) as counter:
+            for update in updates:
+                counter.count(update.step)
+                is_spoilt = self._anomaly and not _weights_are_finite(self._run)
+                if self._batch is not None and self._before is not None and (update.step >= self._first or is_spoilt):
+                    self._look(update, self._batch, self._before)
+                if update.step == last or is_spoilt:
+                    return
+
+    def _begin_update(self, batch: Batch) -> None:
+        self._batch = batch
+        self._before = Before(self._run) if self._run.state.step >= self._first or self._anomaly else None
 
     def _look(self, update: Update, batch: Batch, before: Before) -> None:
         """At an update that was made, or skipped."""
@@ -181,17 +183,18 @@ class _Replaying:
         bad = name_nonfinite(run, batch, changes)
         self._keep(update.step, batch, loss, update, changes=changes, nonfinite=tuple(bad), operation=operation)
 
-    def _look_at_failed(self, error: NonFiniteLoss | NonFiniteGradient, loop: ReplayLoop, first: int) -> None:
+    def _look_at_failed(self, error: NonFiniteLoss | NonFiniteGradient) -> None:
         """At an update that raised, mostly before its step; an accelerator's flags are read after it."""
         run, batch, before, step = self._run, self._batch, self._before, error.step
         if batch is None or before is None or step is None or step < run.state.step - 1:
-            error.args = (f"{error} This is before step {first:,}; replay it to step {step} to look at it.",)
+            error.args = (f"{error} This is before step {self._first:,}; replay it to step {step} to look at it.",)
             raise error
-        steppers = [loop.turn]
+        due = [stepper for stepper in run.steppers if stepper.is_due(step)]
         if run.state.step > step:
             before.put_back()
-            steppers = [stepper for stepper in run.steppers if stepper.is_due(step)]
-        loss, operation = look_again(run, batch, step, steppers, anomaly=self._anomaly)
+        else:
+            due = [stepper for stepper in due if stepper.batch is batch][-1:]  # whose turn it was
+        loss, operation = look_again(run, batch, step, due, anomaly=self._anomaly)
         changes = list_changes(run, before)
         bad = name_nonfinite(run, batch, changes)
         self._keep(step, batch, loss, None, changes=changes, nonfinite=tuple(bad), operation=operation, error=str(error))
@@ -202,8 +205,8 @@ class _Replaying:
             ReplayedUpdate(step, batch.epoch, batch.index, loss, update, batch.data, samples, tuple(changes), **found)
         )
 
-    def _say(self, first: int) -> None:
-        looked, known = self._looked[-1], max(self._recorded.step or 0, self._start.step)
+    def _say(self, start: Start) -> None:
+        looked, known, first = self._looked[-1], max(self._recorded.step or 0, start.step), self._first
         if looked.step < first:
             what = "failed" if looked.error else "spoilt the weights"
             self._notes.append(f"the update of step {looked.step:,} {what}, before step {first:,}: this one is shown.")

@@ -4,7 +4,7 @@ Nothing is written and nothing is locked, so that a run that is still training c
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,9 @@ from instep import keys
 from instep.checkpoint import Checkpoint, read, steps
 from instep.checkpoint.checkpoint_folder import path_of
 from instep.checkpoint.interchange import load_model
+from instep.data.loading.loader import Batch
 from instep.errors import ChangedRun, CheckpointError, DescriptionError
+from instep.records import Update
 from instep.run.changes import ignores_length, require_same
 from instep.run.history import HistoryFile
 from instep.run.run import Run
@@ -26,6 +28,7 @@ class HasRun(Protocol):
 
     @property
     def run(self) -> Run: ...
+    def updates(self) -> Generator[Update]: ...
 
 
 Build = Callable[..., HasRun]
@@ -70,10 +73,17 @@ def build_run(build: Build | HasRun, recorded: RecordedRun) -> HasRun:
     return trainer
 
 
-def begin(run: Run, recorded: RecordedRun, step: int, *, newest: int | None = None) -> Start:
+def begin(
+    run: Run,
+    recorded: RecordedRun,
+    step: int,
+    *,
+    before_update: Callable[[Batch], object] | None = None,
+    newest: int | None = None,
+) -> Start:
     """Make a run that was built again ready to be replayed to a step, from its newest checkpoint at or before it.
 
-    `newest` is the step of the newest checkpoint to use.
+    `before_update` is called with each batch; `newest` is the step of the newest checkpoint to use.
     """
     if run.processes.are_several:
         raise DescriptionError("a run is replayed in one process; call it in a script that is started without torchrun.")
@@ -84,7 +94,7 @@ def begin(run: Run, recorded: RecordedRun, step: int, *, newest: int | None = No
         load_model(run.model, run.options.init)  # the Trainer left it out where its folder has checkpoints
     processes = recorded.description.get("processes")
     run.set_progress(False)
-    run.begin_replay(checkpoint, processes=processes if isinstance(processes, int) else 1)
+    run.begin_replay(checkpoint, processes=processes if isinstance(processes, int) else 1, before_update=before_update)
     at = None if checkpoint is None else checkpoint.step
     return Start(at or 0, at, tuple(reasons), tuple(notices))
 

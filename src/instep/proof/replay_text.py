@@ -44,7 +44,7 @@ def _head(replay: "Replay", width: int, paint: Paint) -> list[str]:
     lines = labelled(rows, width=width, paint=paint)
     if replay.checked.verdict == "differs":
         lines += [paint(line, "yellow") for line in wrapped(_why_it_may_differ(replay), width)]
-    return [paint(title, "bold"), *lines]
+    return [*(paint(line, "bold") for line in wrapped(title, width)), *lines]
 
 
 def _why_it_may_differ(replay: "Replay") -> str:
@@ -102,7 +102,7 @@ def _operation(last: ReplayedUpdate, width: int, paint: Paint) -> list[str]:
 def _parameters(last: ReplayedUpdate, width: int, paint: Paint) -> list[str]:
     movers = last.movers
     rows = [_row(one) for one in movers[:PARAMETERS]]
-    head = ("parameter", "weight norm", "gradient norm", "change", "of the weights")
+    head = ("parameter", "weights", "gradient", "change", "relative")
     more = [f"and {len(movers) - PARAMETERS:,} more that changed less"] if len(movers) > PARAMETERS else []
     return [*columns(head, rows, left=("parameter",), width=width, paint=paint), *more]
 

@@ -113,7 +113,9 @@ def name_nonfinite(run: Run, batch: Batch, changes: Iterable[ParameterChange]) -
     changes = list(changes)
     weights = [f"weight {one.name}: {one.bad_weights:,} of {one.numbers:,}" for one in changes if one.bad_weights]
     gradients = [f"gradient of {one.name}: {one.bad_gradients:,} of {one.numbers:,}" for one in changes if one.bad_gradients]
-    buffers = [f"buffer {name}: {_count_nan(one):,} of {one.numel():,}" for name, one in run.model.named_buffers() if _count_nan(one)]
+    buffers = [
+        f"buffer {name}: {_count_nan(one):,} of {one.numel():,}" for name, one in run.model.named_buffers() if _count_nan(one)
+    ]
     return [*([values] if values else []), *weights, *buffers, *gradients]
 
 

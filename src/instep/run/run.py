@@ -16,7 +16,7 @@ from instep import keys
 from instep.checkpoint import Checkpoint, read, restore_model
 from instep.data.feed import Feed
 from instep.data.inputs import inputs_of
-from instep.data.loading.loader import Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, give_notice
@@ -108,6 +108,7 @@ class Run:
         self.folder = None if options.folder is None else Path(options.folder)
         self.allow_changes = (options.allow_changes,) if isinstance(options.allow_changes, str) else tuple(options.allow_changes)
         self.is_replay = False  # nothing is written, and the run is not ended
+        self.before_update: Callable[[Batch], object] | None = None  # of a replay: called with the batch of each update
         self.leader = next(stepper for stepper in steppers if stepper.every == 1)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
@@ -133,12 +134,14 @@ class Run:
         """To be entered for training: the lock, resuming, worker processes, progress; undone however it ends."""
         return Session(self)
 
-    def begin_replay(self, checkpoint: Checkpoint | None, *, processes: int) -> None:
+    def begin_replay(
+        self, checkpoint: Checkpoint | None, *, processes: int, before_update: Callable[[Batch], object] | None = None
+    ) -> None:
         """Let the next session make the updates of a recorded run again, from one of its checkpoints or from the start (None).
 
         It enters no folder and writes nothing. The micro-batches are those that so many processes had, with the same keys.
         """
-        self.folder, self.allow_changes, self.is_replay = None, (), True
+        self.folder, self.allow_changes, self.is_replay, self.before_update = None, (), True, before_update
         self.entry.checkpoint = checkpoint
         if processes > 1 and not self.processes.are_several:
             self.micro_batches.plan = replace(self.plan, processes=processes, takes_all=True)

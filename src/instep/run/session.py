@@ -6,7 +6,7 @@ with run.session() as session:
         session.finish_update(batch, results)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -66,8 +66,8 @@ class Session:
         run = self._run
         try:
             self._algorithms.close()
-            if run.is_replay and error is None:  # it stops where somebody wants to look; the run ended elsewhere
-                self._ended_as = "interrupted"
+            if run.is_replay and (error is None or isinstance(error, GeneratorExit)):
+                self._ended_as = "interrupted"  # somebody wants to look here; the run ended elsewhere
             elif error is None:
                 self._ended_as = self._finish()
             elif isinstance(error, GeneratorExit):  # the user's loop has left; at a yield the run is whole
@@ -114,7 +114,8 @@ class Session:
             epoch, index = divmod(state.step, state.steps_per_epoch)
             run.unfreezing.reach(epoch)
             run.modes.train()
-            for batch in run.loader.batches(epoch, index):
+            batches = run.loader.batches(epoch, index)
+            for batch in batches if run.before_update is None else _each_told(batches, run.before_update):
                 if self._is_in_train_mode and not run.model.training:
                     self._is_in_train_mode = False
                     say_in_eval()
@@ -293,3 +294,9 @@ class Session:
             last.callback(run.entry.leave, self._ended_as, state.step)
             last.callback(run.saver.close)
             run.logbook.close(self._ended_as, state.why_stopped if self._ended_as == "stopped" else "")
+
+
+def _each_told(batches: Iterable[Batch], tell: Callable[[Batch], object]) -> Iterator[Batch]:
+    for batch in batches:
+        tell(batch)
+        yield batch
