@@ -88,7 +88,7 @@ def test_a_poisoned_sample_is_replayed_to_from_every_checkpoint(stopped: Path) -
         assert found.checked.verdict == ("bitwise" if left < step else "nothing")
         if left:
             shutil.rmtree(there[left - 1])
-    assert "so the replay begins at the start" in str(found)
+    assert "so the replay begins at the start" in " ".join(str(found).split())
 
 
 def test_an_update_that_spoils_the_weights_is_found_from_later_steps(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path: Path) -> None:
     found = instep.replay(tmp_path / "run", lambda: make(checkpoint_every=3, keep=None), step=7)
     assert found.start.checkpoint == 3
     assert "step-00000006 is damaged" in found.start.reasons[0]
-    assert "so an earlier one is used." in str(found)
+    assert found.start.reasons[0].endswith("so an earlier one is used.")
     assert_same_update(found, seen, 7)
 
 
