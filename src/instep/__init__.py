@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
     from instep.optim.groups import param_groups as param_groups
+    from instep.proof.replay import Replay as Replay
+    from instep.proof.replay import replay as replay
     from instep.records import Evaluation as Evaluation
     from instep.records import StepResult as StepResult
     from instep.records import Update as Update
@@ -48,6 +50,7 @@ _HOME = {
     "Loss": "instep.loop.objective",
     "OneCycle": "instep.schedules",
     "RangeTest": "instep.tuning.range_test",
+    "Replay": "instep.proof.replay",
     "Trainer": "instep.trainer",
     "Update": "instep.records",
     "UpdateCycle": "instep.loop.update",
@@ -63,6 +66,7 @@ _HOME = {
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
     "preview": "instep.report.preview",
+    "replay": "instep.proof.replay",
     "save_classic": "instep.checkpoint.classic",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
@@ -78,6 +82,7 @@ __all__ = [
     "Loss",
     "OneCycle",
     "RangeTest",
+    "Replay",
     "StepResult",
     "Trainer",
     "Update",
@@ -94,6 +99,7 @@ __all__ = [
     "load_model",
     "param_groups",
     "preview",
+    "replay",
     "save_classic",
     "save_model",
     "schedules",

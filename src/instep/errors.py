@@ -68,16 +68,24 @@ class UpdateError(InstepError):
 
 
 class NonFiniteLoss(InstepError):
-    """A loss is inf or nan; `late` is how many updates later that was noticed, `elsewhere` where it is another process's."""
+    """A loss is inf or nan; `late` is how many updates later that was noticed, `elsewhere` where it is another process's.
 
-    def __init__(self, message: str, *, late: int = 0, elsewhere: bool = False) -> None:
+    `step` is the update, where a run stopped.
+    """
+
+    def __init__(self, message: str, *, late: int = 0, elsewhere: bool = False, step: int | None = None) -> None:
         super().__init__(message)
         self.late = late
         self.elsewhere = elsewhere
+        self.step = step
 
 
 class NonFiniteGradient(InstepError):
-    """A gradient is inf or nan, though the loss is not."""
+    """A gradient is inf or nan, though the loss is not; `step` is the update, where a run stopped."""
+
+    def __init__(self, message: str, *, step: int | None = None) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class OutOfMemory(InstepError, MemoryError):

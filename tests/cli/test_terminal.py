@@ -80,13 +80,15 @@ def on_terminal(*arguments: str, columns: int = 60, interrupt_at: str = "", **en
 def test_no_command_writes_a_line_that_does_not_fit(instep: Instep) -> None:
     assert instep("train", "my.py", "--kind", "many").code == 0
     assert instep("train", "my.py", "--kind", "many", "--lr", "0.2", "--folder", LONG).code == 0
+    assert instep("train", "my.py", "--kind", "nan", "--folder", "runs/nan").code == 1
     np.save("x.npy", np.zeros((9, 6), np.float32))
     tables = ["predict runs/my x.npy", "show runs/my", f"show {LONG}", "runs", f"diff runs/my {LONG}", "evaluate runs/my"]
     others = [
         "preview my.py", "graph my.py",
         "find-lr my.py --steps 20 --repeats 1", "find-batch my.py --most 8", "report runs/my", "--help", "show --help",
         "doctor --help", "doctor --list", "doctor --explain clip-after-step", "train my.py --lr 0.3", "tran", "show nowhere",
-        "train my.py --dry-run", "init other.py",
+        "train my.py --dry-run", "init other.py", "replay runs/my --step 3 --to 5", f"diff runs/my {LONG} --diverge",
+        "replay runs/nan --step 5 --anomaly",
     ]  # fmt: skip
     for columns, commands in ((60, [*tables, *others]), (80, tables), (200, tables)):
         for command in commands:

@@ -248,6 +248,13 @@ def saved(rank: int, size: int, folder: Path) -> Seen:
     return {"files": sorted(path.name for path in (folder / "half").iterdir())}
 
 
+def replayable(rank: int, size: int, folder: Path) -> Seen:
+    """A run with dropout that draws in every generator, in a folder."""
+    made = trainer(model=with_dropout(), update_cycle=2, checkpoint_every=3, keep=None, log_every=1)
+    made.run.set_folder(folder / "replayable")
+    return recorded(made)
+
+
 def gone_on_with(rank: int, size: int, folder: Path) -> Seen:
     """The other half of a run that one process began."""
     made = everything_on(2)
@@ -313,7 +320,7 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
         other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm,
         batch_norm_in_legs, looked_at,
         own_state, metrics_by_name,
-        range_test, waits, saved, gone_on_with, stopped, folder_in_use,
+        range_test, waits, saved, replayable, gone_on_with, stopped, folder_in_use,
     )
 }  # fmt: skip
 # What loses a process is the end of a world.

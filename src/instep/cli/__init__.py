@@ -26,7 +26,8 @@ COMMANDS = {
     "init": "write a commented file to start from",
     "show": "show one run",
     "runs": "list the runs in a folder",
-    "diff": "show how two runs differ",
+    "diff": "show how two runs differ, or where they part",
+    "replay": "go back to any step of a run and look at it",
     "report": "write runs as a page of HTML: curves, numbers, settings",
     "serve": "show the runs of a folder in a browser while they train",
 }

@@ -53,13 +53,22 @@ def rebuild(path: Path, which: str | None, file: str | None, weights: Kind | Non
     """Build what `instep train` built, and load the weights."""
     run = read_run(path, read=read_ends)
     step = find_step(path, which)
-    found = _script(run, file)
-    trainer = script.build_trainer(found, _hyper_parameters(run, found))
+    trainer = _build(run, file)
     trainer.run.set_folder(path)
     trainer.run.set_progress(False)
     trainer.load(step, weights=weights)
     _note_other_data(run, trainer)
     return RebuiltRun(run, trainer, step, trainer.run.weights(weights))
+
+
+def build_again(path: Path, file: str | None) -> Trainer:
+    """The Trainer that `instep train` built, as it was before its first update."""
+    return _build(read_run(path, read=read_ends), file)
+
+
+def _build(run: RecordedRun, file: str | None) -> Trainer:
+    found = _script(run, file)
+    return script.build_trainer(found, _hyper_parameters(run, found))
 
 
 def find_step(path: Path, which: str | None) -> int:

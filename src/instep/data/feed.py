@@ -112,6 +112,11 @@ class Feed:
 
     # --- Sizes
 
+    @property
+    def has_own_batches(self) -> bool:
+        """Whether train is a DataLoader, whose batch size is that of one process."""
+        return self._train.given is not None
+
     def batch_size(
         self, asked: int | None, *, update_cycle: int = 1, micro_batch_size: int | None = None, processes: int = 1
     ) -> int:

@@ -28,6 +28,7 @@ class BatchPlan:
     processes: int = 1
     fewest: int = 1  # samples in a micro-batch that was split finer; BatchNorm needs two
     largest: int | None = None  # samples in a micro-batch, where more did not fit in memory
+    takes_all: bool = False  # this process computes the micro-batches of all `processes`, one after the other
     _spans: dict[int, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,8 +88,8 @@ class BatchPlan:
         """Where the micro-batches of a batch of so many samples begin and end: those that this process computes."""
         spans = self._spans.get(samples)
         if spans is None:
-            finer = self.largest is not None  # in a run of one process only
-            spans = bounds(samples, self._pieces(samples)) if finer else self.part.spans(samples)
+            is_alone = self.largest is not None or self.takes_all  # a finer split is for one process only
+            spans = bounds(samples, self._pieces(samples)) if is_alone else self.part.spans(samples)
             self._spans[samples] = spans
         return spans
 

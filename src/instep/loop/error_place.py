@@ -54,6 +54,7 @@ class ErrorPlace:
             f"{self._where(batch, objective)}: the loss or a gradient is not finite, and its step was made{followed}. Go back "
             f'to a checkpoint, or use on_nonfinite="skip", which waits for the device once an update.{samples}',
             late=error.late,
+            step=self._step(batch),
         )
 
     def _earlier(self, batch: Batch, updates: int) -> Batch:
@@ -97,7 +98,8 @@ class ErrorPlace:
             samples = self.name_values(batch) or (may_compute and self._name_by_loss(batch, compute)) or self._name_all(batch)
         return type(error)(
             f"{self._where(batch, objective)}: {error}{samples}"
-            + (f" Weights that are not finite: {', '.join(broken[:8])}; an update before spoilt them." if broken else "")
+            + (f" Weights that are not finite: {', '.join(broken[:8])}; an update before spoilt them." if broken else ""),
+            step=self._step(batch),
         )
 
     def name_values(self, batch: Batch) -> str:
@@ -144,9 +146,12 @@ class ErrorPlace:
     def _sample(self, batch: Batch, row: int) -> str:
         return f"sample {int(self._loader.origin(batch.indices)[row])} of {self._loader.name}"
 
+    def _step(self, batch: Batch) -> int:
+        return batch.epoch * self._steps_per_epoch + batch.index
+
     def _where(self, batch: Batch, objective: str) -> str:
-        step = batch.epoch * self._steps_per_epoch + batch.index
-        return f"step {step} (epoch {batch.epoch}, batch {batch.index}{f', objective {objective}' if objective else ''})"
+        of = f", objective {objective}" if objective else ""
+        return f"step {self._step(batch)} (epoch {batch.epoch}, batch {batch.index}{of})"
 
 
 def _begin(sentence: str) -> str:

@@ -77,7 +77,7 @@ class Stepper:
         self._seed_torch = seed_torch
         self._beside = beside  # the model, where others train parts of it too, which are to be left alone
         self._switched_off: list[Tensor] = []
-        self._keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
+        self.keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
         self._is_first, self._is_said = False, False
         self._batch: Batch | None = None  # of its present turn, or its last
         self._first_keys: list[int] = []  # of whole batches, for KEYS_AHEAD steps from this one on
@@ -86,6 +86,11 @@ class Stepper:
     @property
     def optimizer(self) -> Optimizer:
         return self.cycle.optimizer
+
+    @property
+    def batch(self) -> Batch | None:
+        """Of its present turn, or its last."""
+        return self._batch
 
     def is_due(self, step: int) -> bool:
         """Every fifth time is the updates 5, 10, …: those with the steps 4, 9, …"""
@@ -153,7 +158,7 @@ class Stepper:
         """
         offset, data = micro_batch
         key = keys.for_step(self._seed, self.step, offset, turn=self._index) if offset else self._first_key()
-        if offset == 0 or self._keys_each_piece:
+        if offset == 0 or self.keys_each_piece:
             keys.seed_host(key)
         self._seed_torch(key)
         try:

@@ -21,16 +21,17 @@ def render(one: RecordedRun, other: RecordedRun, weights: list[str], *, width: i
     ]
     parts = [
         notes,
-        _descriptions(one.description, other.description, runs, width, paint),
+        description_lines(one.description, other.description, runs, width, paint),
         _numbers(one, other, runs, width, paint),
         weights,
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _descriptions(
+def description_lines(
     one: Mapping[str, Any], other: Mapping[str, Any], runs: tuple[str, str], width: int | None, paint: Paint
 ) -> list[str]:
+    """A table of what differs, in what was trained and where; or that nothing does."""
     kept = [part for part in ("modules", "attributes", "code") if part in one and part in other]  # older ones have none
     ours, theirs = dict(leaves(_for_people(one, kept))), dict(leaves(_for_people(other, kept)))
     rows = [

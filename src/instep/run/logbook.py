@@ -184,12 +184,14 @@ class Logbook:
             self._file.sync()
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
-        """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off."""
-        if self._file is None:
-            return
+        """Go on after the lines that the checkpoint knows of (None: after none); what was written since then is cut off.
+
+        Without a file, as in a replay, only the open sums are put back.
+        """
         self._unwritten.clear()  # they are made again
-        found = self._file.go_on_after(0 if state is None else state["history_rows"])
-        self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
+        if self._file is not None:
+            found = self._file.go_on_after(0 if state is None else state["history_rows"])
+            self.history = History(found, monitor=self.history.monitor, mode=self.history.mode)
         if state is not None:
             self._window.restore(state["window"])
             self._since_evaluation = Mean(*state["since_evaluation"])

@@ -1,6 +1,7 @@
-"""A monitored value that is nan: which validation set it comes from, and what in that set makes it so."""
+"""Values that are not finite: why a monitored one is nan, and how to go back to the update that had such a loss."""
 
 import math
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from instep.data.loading.loader import Loader
 from instep.data.sources.stream import Stream
-from instep.errors import give_notice
+from instep.errors import NonFiniteGradient, NonFiniteLoss, give_notice
 from instep.loop.error_place import ErrorPlace
 from instep.loop.torch_losses import ignored_by, known
 from instep.records import Evaluation
@@ -16,6 +17,22 @@ from instep.text import listed, plural
 
 if TYPE_CHECKING:
     from instep.run.run import Run
+
+
+def name_replay(error: NonFiniteLoss | NonFiniteGradient, run: "Run") -> None:
+    """Add to the message of a run that stopped how to look at the update: the command, or why there is none."""
+    if error.step is None or run.is_replay:
+        return
+    if run.folder is None:
+        error.add_note("A run with a folder= can be replayed to this step, to look at it: `instep replay`, instep.replay().")
+        return
+    if run.state.cycles is not None or (run.processes.are_several and run.feed.has_own_batches):
+        return  # neither is replayed in one process
+    command = f"instep replay {shlex.quote(str(run.folder))} --step {error.step} --anomaly"
+    if run.script:
+        error.args = (f"{error} To look at this update: {command}",)
+    else:
+        error.args = (f"{error} To look at this update: {command} --file FILE.py, where build() of FILE.py makes this Trainer.",)
 
 
 def say_nan(run: "Run", evaluation: Evaluation) -> bool:

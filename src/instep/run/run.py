@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from instep import keys
-from instep.checkpoint import read, restore_model
+from instep.checkpoint import Checkpoint, read, restore_model
 from instep.data.feed import Feed
 from instep.data.inputs import inputs_of
-from instep.data.loading.loader import Loader
+from instep.data.loading.loader import Batch, Loader
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
 from instep.errors import DescriptionError, ObjectiveError, give_notice
@@ -107,6 +107,8 @@ class Run:
         self.entry = FolderEntry()
         self.folder = None if options.folder is None else Path(options.folder)
         self.allow_changes = (options.allow_changes,) if isinstance(options.allow_changes, str) else tuple(options.allow_changes)
+        self.is_replay = False  # nothing is written, and the run is not ended
+        self.before_update: Callable[[Batch], object] | None = None  # of a replay: called with the batch of each update
         self.leader = next(stepper for stepper in steppers if stepper.every == 1)
         self.hyper_parameters: dict[str, Any] = {}  # what a command built this from, for the record
         self.script: dict[str, Any] = {}
@@ -131,6 +133,20 @@ class Run:
     def session(self) -> Session:
         """To be entered for training: the lock, resuming, worker processes, progress; undone however it ends."""
         return Session(self)
+
+    def begin_replay(
+        self, checkpoint: Checkpoint | None, *, processes: int, before_update: Callable[[Batch], object] | None = None
+    ) -> None:
+        """Let the next session make the updates of a recorded run again, from one of its checkpoints or from the start (None).
+
+        It enters no folder and writes nothing. The micro-batches are those that so many processes had, with the same keys.
+        """
+        self.folder, self.allow_changes, self.is_replay, self.before_update = None, (), True, before_update
+        self.entry.checkpoint = checkpoint
+        if processes > 1 and not self.processes.are_several:
+            self.micro_batches.plan = replace(self.plan, processes=processes, takes_all=True)
+            for stepper in self.steppers:
+                stepper.keys_each_piece = True
 
     def try_validation(self) -> None:
         """Send a few samples of the validation and test data through model, loss and metrics, ahead of a run's first update.

@@ -6,7 +6,7 @@ with run.session() as session:
         session.finish_update(batch, results)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from instep.checkpoint import Checkpoint, read
 from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
-from instep.errors import InstepError, UpdateError
+from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.loop.first_batch import look_after, require_gradients
 from instep.loop.stepper import Stepper
 from instep.optim.train_mode import say_in_eval
 from instep.records import StepResult, Update
 from instep.run.entry import Found, checkpoints_in
 from instep.run.folder import CHECKPOINTS
-from instep.run.nan_value import say_nan
+from instep.run.nan_value import name_replay, say_nan
 from instep.run.training_state import capture, restore
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ class Session:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
         run.train_mode.enter()  # before a checkpoint says in which modes the run goes on
-        if run.folder is not None:
+        if run.folder is not None or run.is_replay:
             run.model_state.attributes.begin()  # before a checkpoint or an update changes them
-        if not run.state.step and not run.state.is_over() and not checkpoints_in(run.folder):
+        if not (run.state.step or run.state.is_over() or checkpoints_in(run.folder) or run.is_replay):
             run.try_validation()  # before anything is written
         found = self._resume()
         run.state.is_running, run.state.folder = True, run.folder
@@ -66,7 +66,9 @@ class Session:
         run = self._run
         try:
             self._algorithms.close()
-            if error is None:
+            if run.is_replay and (error is None or isinstance(error, GeneratorExit)):
+                self._ended_as = "interrupted"  # somebody wants to look here; the run ended elsewhere
+            elif error is None:
                 self._ended_as = self._finish()
             elif isinstance(error, GeneratorExit):  # the user's loop has left; at a yield the run is whole
                 run.settle()
@@ -74,10 +76,14 @@ class Session:
                 run.saver.save_last(run.state.step, lambda: capture(run))
             else:
                 self._ended_as = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+                if isinstance(error, NonFiniteLoss | NonFiniteGradient):
+                    name_replay(error, run)
                 explained = run.processes.explain(error, run.state.step)
                 if explained is not error:
                     raise explained from error.__cause__
         except BaseException as late:
+            if isinstance(late, NonFiniteLoss | NonFiniteGradient) and late is not error:
+                name_replay(late, run)  # noticed when the run ended, on an accelerator
             self._close(after=late)
             raise
         self._close(after=None if isinstance(error, GeneratorExit) else error)
@@ -85,7 +91,7 @@ class Session:
     def _watch_first_update(self) -> None:
         """Look at the first loss of a run, and at the gradients before its first step."""
         run = self._run
-        if run.state.step:
+        if run.state.step or run.is_replay:
             return
         for stepper in run.steppers:
             stepper.watch_first_loss(is_said=run.world.is_first)
@@ -108,7 +114,8 @@ class Session:
             epoch, index = divmod(state.step, state.steps_per_epoch)
             run.unfreezing.reach(epoch)
             run.modes.train()
-            for batch in run.loader.batches(epoch, index):
+            batches = run.loader.batches(epoch, index)
+            for batch in batches if run.before_update is None else _each_told(batches, run.before_update):
                 if self._is_in_train_mode and not run.model.training:
                     self._is_in_train_mode = False
                     say_in_eval()
@@ -206,6 +213,8 @@ class Session:
         """What this process resumes from: all of the checkpoint, or its own share of it."""
         run = self._run
         read_here, run.entry.checkpoint = run.entry.checkpoint, None
+        if run.is_replay:
+            return read_here
         if found.step is None or run.folder is None:
             return None
         if not run.processes.are_sharded:
@@ -285,3 +294,9 @@ class Session:
             last.callback(run.entry.leave, self._ended_as, state.step)
             last.callback(run.saver.close)
             run.logbook.close(self._ended_as, state.why_stopped if self._ended_as == "stopped" else "")
+
+
+def _each_told(batches: Iterable[Batch], tell: Callable[[Batch], object]) -> Iterator[Batch]:
+    for batch in batches:
+        tell(batch)
+        yield batch

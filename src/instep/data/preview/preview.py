@@ -5,6 +5,7 @@ as always.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -66,6 +67,13 @@ def look(
         shown_as,
         _texts(first[0].data, decode) if first and decode is not None else (),
     )
+
+
+def look_at_batch(feed: Feed, loader: Loader, batch: Batch) -> Preview:
+    """One batch of the training data, summed up: columns, classes, pictures, and what looks wrong."""
+    summary = _summed_up("train", loader, [batch], feed.train, feed.collate)
+    summary = replace(summary, classes=_balance(_labels([batch.data])), all_counted=False)
+    return Preview((summary,), tuple(about(summary)), *_pictures(batch.data, feed, None, None))
 
 
 def _summed_up(name: str, loader: Loader, seen: list[Batch], source: Source | Stream, collate: Any) -> SetSummary:
