@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.watcher import watch as watch
+    from instep.integrations.sweep.result import SweepResult as SweepResult
+    from instep.integrations.sweep.sweeping import sweep as sweep
     from instep.loop.evaluate import evaluating as evaluating
     from instep.loop.metrics.names import accuracy as accuracy
     from instep.loop.objective import Loss as Loss
@@ -48,6 +50,7 @@ _HOME = {
     "Loss": "instep.loop.objective",
     "OneCycle": "instep.schedules",
     "RangeTest": "instep.tuning.range_test",
+    "SweepResult": "instep.integrations.sweep.result",
     "Trainer": "instep.trainer",
     "Update": "instep.records",
     "UpdateCycle": "instep.loop.update",
@@ -66,6 +69,7 @@ _HOME = {
     "save_classic": "instep.checkpoint.classic",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
+    "sweep": "instep.integrations.sweep.sweeping",
     "unfreeze": "instep.optim.freeze",
     "watch": "instep.doctor.watcher",
 }
@@ -79,6 +83,7 @@ __all__ = [
     "OneCycle",
     "RangeTest",
     "StepResult",
+    "SweepResult",
     "Trainer",
     "Update",
     "UpdateCycle",
@@ -97,6 +102,7 @@ __all__ = [
     "save_classic",
     "save_model",
     "schedules",
+    "sweep",
     "unfreeze",
     "watch",
 ]
