@@ -1,10 +1,12 @@
 """Sweeps with the real Optuna: trials are runs, a killed sweep goes on, pruned trials are promoted and go on exactly."""
 
+import functools
 import json
 import math
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from instep import Trainer, sweep
 from instep.cli import main
 from instep.errors import DescriptionError, FolderError, InstepError
 from instep.integrations.sweep.record import Ending
-from instep.integrations.sweep.space import Choices, Range
+from instep.integrations.sweep.space import Choices, Parameter, Range
 from instep.run.lock import Lock
 from instep.run.run_files import read_run
 from integrations.swept import BUILD, history_of, stored_states, weights_of
@@ -193,7 +195,7 @@ def test_a_promoted_trial_is_the_run_that_was_never_stopped(folder: Path) -> Non
     def choose(seed: int) -> Any:
         import optuna
 
-        class Fixed(optuna.samplers.RandomSampler):
+        class Fixed(optuna.samplers.RandomSampler):  # type: ignore[misc]
             def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> float:
                 return tried[trial.number] if trial.number < len(tried) else 5e-3
 
@@ -247,7 +249,7 @@ def test_two_jobs_train_the_same_trials_and_end_with_a_sweep_that_is_killed(fold
         _wait_for(lambda: len(list((folder / "killed").glob("trial-*/history.jsonl"))) == 2, process)
         process.kill()
     for run in (folder / "killed").glob("trial-*"):
-        _wait_for(lambda run=run: _is_free(run))
+        _wait_for(functools.partial(_is_free, run))
 
 
 def _is_free(run: Path) -> bool:
@@ -268,7 +270,7 @@ def test_a_sweep_in_python_gives_a_table_the_best_and_a_page() -> None:
     result = sweep(build, {"lr": "log:1e-2..1", "width": [4, 8]}, trials=6, fixed={"epochs": 2}, progress=False)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert result.folder == Path("runs/test_sweep-sweep")
-    assert result.metric, result.metric_mode == ("valid/loss", "min")
+    assert (result.metric, result.metric_mode) == ("valid/loss", "min")
     values = [row.value for row in result.rows]
     assert values == sorted(values, key=lambda value: value or math.inf)
     assert result.best is result.rows[0]
@@ -341,7 +343,7 @@ def test_what_cannot_be_swept(given: dict[str, Any], words: str) -> None:
 def _second() -> Any:
     import optuna
 
-    class Second(optuna.samplers.RandomSampler):
+    class Second(optuna.samplers.RandomSampler):  # type: ignore[misc]
         def sample_independent(self, study: Any, trial: Any, name: str, distribution: Any) -> float:
             return 1.0
 
@@ -368,13 +370,32 @@ def test_another_sweep_cannot_use_the_folder_at_the_same_time() -> None:
     lock.release()
 
 
+DOCS = Path(__file__).parents[2] / "docs" / "sweeps.md"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sweep.py"
+
+
+def test_the_page_of_the_docs_tells_the_truth(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python extras\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    for code in blocks:
+        exec(compile(code, str(DOCS), "exec"), {"__name__": "page"})
+        assert "The best valid/loss is" in capsys.readouterr().out
+
+
+def test_the_example_runs(folder: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLE), "--trials", "3", "--epochs", "3"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder).stdout
+    assert "The best valid/accuracy is" in said
+    assert (folder / "runs" / "sweep-sweep" / "report.html").exists()
+
+
 # --- The storage
 
 
 def made_study(folder: Path, pruner: str, mode: Any = "min") -> Any:
     from instep.integrations.optuna import Study, pruner_of, sampler_of
 
-    space = {"lr": Range(0.0, 1.0), "width": Choices((1, 2))}
+    space: dict[str, Parameter] = {"lr": Range(0.0, 1.0), "width": Choices((1, 2))}
     given: dict[str, Any] = {"mode": mode, "pruner": pruner_of(pruner, 9), "sampler": sampler_of("tpe")}
     return Study(folder, space, **given, seed=0, settings={})
 

@@ -56,7 +56,10 @@ class Slow(nn.Module):
         if self.where == FORWARD:
             time.sleep(SLEEP_S)
         x = torch.relu(self.first(x))
-        return self.second(SlowBackward.apply(x) if self.where == BACKWARD else x)  # type: ignore[no-untyped-call]
+        if self.where == BACKWARD:
+            x = SlowBackward.apply(x)  # type: ignore[no-untyped-call]
+        output: Tensor = self.second(x)
+        return output
 
 
 class SlowSGD(torch.optim.SGD):

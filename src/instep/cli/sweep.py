@@ -18,7 +18,6 @@ from instep.cli.aside import move_aside
 from instep.cli.border import WrongUse
 from instep.cli.target import parse_for_file, split_file
 from instep.cli.words import words_of
-from instep.errors import DescriptionError
 from instep.integrations.optuna import FILE
 from instep.integrations.sweep.result import REPORT, SweepResult
 from instep.integrations.sweep.space import EXAMPLES, Space, as_plain, read_space
@@ -76,11 +75,8 @@ class FileBuild:
         return self._found
 
     def __call__(self, values: Mapping[str, Any]) -> Trainer:
-        try:
-            with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
-                trainer = script.build_trainer(self.found, values)
-        except WrongUse as error:
-            raise error.__cause__ or DescriptionError(str(error)) from None
+        with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
+            trainer = script.build_trainer(self.found, values)
         trainer.run.script = self.found.to_record(self.options_for(values))
         return trainer
 
@@ -91,7 +87,8 @@ class FileBuild:
 
 def run(arguments: Sequence[str]) -> int:
     """Train, print the table, write the page; returns the exit code."""
-    target, rest = split_file(arguments, "sweep")
+    is_without_file = bool(arguments) and _SPEC.fullmatch(arguments[0]) is not None
+    target, rest = (None, arguments) if is_without_file else split_file(arguments, "sweep")
     specs, options = split_specs(rest)
     make = FileBuild(target, without_own(options), list(specs))
     own, space = parse(make.found, target, specs, options)

@@ -15,7 +15,7 @@ from typing import Any
 
 from instep import keys
 from instep.errors import DescriptionError, InstepError
-from instep.integrations.sweep.record import Ending, Mode, TrialRecord
+from instep.integrations.sweep.record import Ending, Mode, State, TrialRecord
 from instep.integrations.sweep.space import Parameter, Range
 
 NAME = "sweep"  # of the study; Hyperband chooses the bracket of a trial by it
@@ -238,8 +238,10 @@ class Study:
 
     def _record(self, trial: Any) -> TrialRecord:
         kept = trial.user_attrs
-        states: dict[str, Any] = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
-        state = "diverged" if DIVERGED in kept and trial.state.name == "PRUNED" else states.get(trial.state.name, "running")
+        states: dict[str, State] = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
+        state: State = states.get(trial.state.name, "running")
+        if state == "pruned" and DIVERGED in kept:
+            state = "diverged"
         marks = {name: (int(at), value) for name, (at, value) in kept.get(MARKS, {}).items()}
         said = str(kept.get(ERROR, kept.get(DIVERGED, "")))
         return TrialRecord(int(kept[TRIAL]), dict(trial.params), state, dict(trial.intermediate_values), marks, said)

@@ -103,7 +103,7 @@ def _clocked_calls(run: Run, clock: PhaseClock) -> Iterator[None]:
 
     def clocked_backward(*given: Any, **named: Any) -> None:
         with clock.phase(BACKWARD):
-            backward(*given, **named)
+            backward(*given, **named)  # type: ignore[no-untyped-call]
 
     def clocked_copy(batch: Any, device: torch.device) -> Any:
         with clock.phase(COPY):

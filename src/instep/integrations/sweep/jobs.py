@@ -48,20 +48,26 @@ def train_in_processes(
     """Train so many trials at a time, each in a process; gives the signal that stopped them."""
     _require_picklable(make, jobs)
     with Interrupt() as interrupt, _pool(make, metric, jobs) as pool:
+        may_be_more = True  # trials to train: asked for again when one has ended
         while True:
             if interrupt.signal is not None:
                 pool.stop.set()
+                may_be_more = False
             for worker in pool.workers:
-                if worker.task is None and interrupt.signal is None and (task := next_task()) is not None:
-                    worker.task = task
-                    worker.connection.send(task)
+                if worker.task is None and may_be_more:
+                    worker.task = next_task()
+                    may_be_more = worker.task is not None
+                    if worker.task is not None:
+                        worker.connection.send(worker.task)
             busy = [worker for worker in pool.workers if worker.task is not None]
             if not busy:
                 return interrupt.signal
             ready = wait([worker.connection for worker in busy], timeout=LOOK_S)
             for place, worker in enumerate(pool.workers):
-                if worker.connection in ready and not _hear(worker, report, finish):
-                    pool.replace(place)
+                if worker.connection in ready:
+                    if not _hear(worker, report, finish):
+                        pool.replace(place)
+                    may_be_more = may_be_more or pool.workers[place].task is None
 
 
 @dataclass

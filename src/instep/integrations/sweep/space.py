@@ -121,7 +121,7 @@ def as_plain(value: Any) -> Plain:
     """The value as a storage holds it."""
     if isinstance(value, enum.Enum):
         return value.name
-    return str(value) if isinstance(value, Path) else value  # type: ignore[no-any-return]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _range(name: str, text: str, kind: Any, where: str) -> Range:

@@ -152,7 +152,7 @@ class Sweeping:
             stopped_by = train_here(make, self._metric, self.next_task, self._study.report, self.finish)
         else:
             given = (make, self._metric, self.next_task, self._study.report, self.finish)
-            stopped_by = train_in_processes(*given, jobs=jobs)
+            stopped_by = train_in_processes(*given, jobs=min(jobs, self._trials))
         result = result_of(self._study, self._space, self._folder, self._metric, self._mode)
         result.save_report()
         if stopped_by is not None:

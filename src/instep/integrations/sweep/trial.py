@@ -118,6 +118,7 @@ def evaluations_of(run: Run) -> int:
 
 def explain(error: BaseException) -> str:
     """What went wrong, with the line of the user's own code where there is one."""
+    error = error.__cause__ or error
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_file(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     kind = "" if isinstance(error, OutOfMemory) else f"{type(error).__name__}: "
