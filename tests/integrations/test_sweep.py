@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ import pytest
 import torch
 from torch import nn
 
-from cli.said import Instep, Said
+from cli import conftest as commands
+from cli.said import Instep
 from instep import Trainer, sweep
-from instep.cli import main
 from instep.errors import DescriptionError, FolderError, InstepError
 from instep.integrations.sweep.record import Ending
 from instep.integrations.sweep.space import Choices, Parameter, Range
@@ -36,26 +36,12 @@ SPACE = ("lr=log:1e-3..10", "width=4,8")
 QUICK = ("--epochs", "2", "--trials", "3")
 
 
+folder, instep = commands.folder, commands.instep
+
+
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "my.py").write_text(BUILD)
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
-
-
-@pytest.fixture
-def instep(capsys: pytest.CaptureFixture[str]) -> Instep:
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = main(arguments)
-        return Said(code, *capsys.readouterr())
-
-    return call
+def my_file(folder: Path) -> None:
+    (folder / "my.py").write_text(BUILD)
 
 
 def build(lr: float = 0.1, width: int = 8, epochs: int = 3, seed: int = 0) -> Trainer:
@@ -144,7 +130,7 @@ def test_a_slip_is_one_line_before_the_first_trial(instep: Instep, arguments: tu
     assert not Path("runs").exists()
 
 
-def test_help_names_the_options_of_both(instep: Instep, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_the_options_of_both(instep: Instep) -> None:
     said = instep("sweep", "my.py", "--help")
     assert said.code == 0
     for name in ("--trials", "--pruner", "--metric", "--jobs", "--epochs", "--sampler-seed"):
