@@ -83,7 +83,8 @@ def clocked_updates(run: Run, clock: PhaseClock) -> Generator[None]:
                 results = {}
                 for stepper in session.due():
                     with stepper.turn(batch, run.state.step):
-                        results[stepper.name] = stepper.run(stepper.pieces(batch), _clocked(stepper.objective, clock))
+                        pieces, expected = stepper.pieces(batch), stepper.expected_count(batch)
+                        results[stepper.name] = stepper.run(pieces, _clocked(stepper.objective, clock), expected)
                 session.finish_update(batch, results)
             yield
 
