@@ -13,7 +13,16 @@ from test_rooms import ROOMS
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-BUILDS = {"train", "find-lr", "find-batch", "bench", "preview", "graph"}  # have the options of a file's build() too
+BUILDS = {
+    "train",
+    "find-lr",
+    "find-batch",
+    "sweep",
+    "profile",
+    "bench",
+    "preview",
+    "graph",
+}  # have the options of a file's build() too
 
 
 def options_of(command: str) -> set[str]:
@@ -22,7 +31,8 @@ def options_of(command: str) -> set[str]:
     module = importlib.import_module(f"instep.cli.{command.replace('-', '_')}")
     own = getattr(module, f"{command.title().replace('-', '')}Options")  # FindLrOptions of find-lr
     of_build = {"lr", "help"} if command in BUILDS else set()
-    return {field.name for field in dataclasses.fields(own)} | of_build
+    switched_off = {f"no_{field.name}" for field in dataclasses.fields(own) if field.default is True}
+    return {field.name for field in dataclasses.fields(own)} | switched_off | of_build
 
 
 OPTIONS = {command: options_of(command) for command in COMMANDS}

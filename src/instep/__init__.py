@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from instep.checkpoint.interchange import load_model as load_model
     from instep.checkpoint.interchange import save_model as save_model
     from instep.doctor.watcher import watch as watch
+    from instep.integrations.sweep.result import SweepResult as SweepResult
+    from instep.integrations.sweep.sweeping import sweep as sweep
     from instep.loop.evaluate import evaluating as evaluating
     from instep.loop.metrics.names import accuracy as accuracy
     from instep.loop.objective import Loss as Loss
@@ -51,6 +53,7 @@ _HOME = {
     "OneCycle": "instep.schedules",
     "RangeTest": "instep.tuning.range_test",
     "Replay": "instep.proof.replay",
+    "SweepResult": "instep.integrations.sweep.result",
     "Trainer": "instep.trainer",
     "Update": "instep.records",
     "UpdateCycle": "instep.loop.update",
@@ -70,6 +73,7 @@ _HOME = {
     "save_classic": "instep.checkpoint.classic",
     "save_model": "instep.checkpoint.interchange",
     "schedules": "instep.schedules",
+    "sweep": "instep.integrations.sweep.sweeping",
     "unfreeze": "instep.optim.freeze",
     "watch": "instep.doctor.watcher",
 }
@@ -84,6 +88,7 @@ __all__ = [
     "RangeTest",
     "Replay",
     "StepResult",
+    "SweepResult",
     "Trainer",
     "Update",
     "UpdateCycle",
@@ -103,6 +108,7 @@ __all__ = [
     "save_classic",
     "save_model",
     "schedules",
+    "sweep",
     "unfreeze",
     "watch",
 ]

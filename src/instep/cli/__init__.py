@@ -19,6 +19,8 @@ COMMANDS = {
     "export": "write the model of a run as a .pt2 that runs without its class",
     "find-lr": "find a learning rate for what a file describes",
     "find-batch": "find the largest micro-batch that fits in memory",
+    "sweep": "train a file many times with other parameters, and find the best",
+    "profile": "show where the time of an update goes, and what would help",
     "bench": "compare the speed of what a file describes with a plain loop",
     "doctor": "watch a training script and name its mistakes",
     "preview": "show what the model will see of the data",

@@ -10,18 +10,18 @@ from instep.run.lock import Lock
 from instep.run.run_files import DESCRIPTION
 
 
-def move_aside(folder: Path) -> Path | None:
-    """Rename the folder of a run; it gets the time of its last line as an ending.
+def move_aside(folder: Path, *, what: str = "run", file: str = DESCRIPTION) -> Path | None:
+    """Rename the folder of a run, or of something else that has this file; it gets the time of its last line as an ending.
 
-    Returns where the run is now; None where there was none.
+    Returns where it is now; None where there was none.
     """
     if not folder.exists():
         return None
-    description = folder / DESCRIPTION
+    description = folder / file
     if not description.exists():
         if folder.is_dir() and not any(folder.iterdir()):
             return None
-        raise WrongUse(f"{folder} holds no run ({DESCRIPTION} is missing), so --fresh leaves it alone; use another --folder.")
+        raise WrongUse(f"{folder} holds no {what} ({file} is missing), so --fresh leaves it alone; use another --folder.")
     lock = Lock(folder)
     try:
         lock.take()  # a run that goes on there would go on writing to the new one

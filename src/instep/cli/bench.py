@@ -92,11 +92,11 @@ def compare(trainer: Trainer, *, updates: int | None, compile: bool) -> Comparis
         )
 
 
-def bare(trainer: Trainer, steps: int, *, compile: bool = False) -> Trainer:
+def bare(trainer: Trainer, steps: int, **changes: Any) -> Trainer:
     """The same run for so many updates, and nothing but updates: no folder, evaluation, schedule, progress or doctor."""
     given = trainer.run.options
     optimizer = {trainer.run.leader.name: trainer.optimizer} if isinstance(given.optimizer, Mapping) else trainer.optimizer
-    asked = {"optimizer": optimizer, "max_steps": steps, "compile": compile}
+    asked = {"optimizer": optimizer, "max_steps": steps, "compile": False, **changes}
     return Trainer(**{**vars(given), **NOTHING_BUT_UPDATES, **asked})
 
 

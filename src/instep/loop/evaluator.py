@@ -68,7 +68,7 @@ class Evaluator:
         self._found = LeftAsFound((*holders.modules, *averages.modules()), holders.objects)
         self._precision = precision
         self._objectives = {name: precision.wrap(objective) for name, objective in objectives.items()}
-        self._metrics = metrics
+        self.metrics = metrics
         self._modes = modes
         self._averages = averages
         self._feed = feed
@@ -82,7 +82,7 @@ class Evaluator:
     @property
     def parts(self) -> list[str]:
         """What an evaluation says of each data set: "loss", "accuracy", "d/loss", "ema/loss"."""
-        own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self._metrics)]
+        own = [f"{name}/{part}".removeprefix("/") for name in self._objectives for part in ("loss", *self.metrics)]
         return [*own, *(f"{kind}/{part}" for kind in self._averages.by_name() for part in own)]
 
     def loader(self, data: Any, *, target_needed: bool = True, name: str = "data") -> Loader:
@@ -149,7 +149,7 @@ class Evaluator:
         found, modes = self._found.looking("first batches"), evaluating(self._model, *self._beside)
         with self._precision.algorithms(), keys.fork_rng(self._device), modes, found:
             mistakes = [self._find_mistake(make, name) for make, name in sets]
-        measuring.start(self._metrics, self._device)
+        measuring.start(self.metrics, self._device)
         for mistake in filter(None, mistakes):
             raise mistake from mistake.__cause__
 
@@ -163,10 +163,10 @@ class Evaluator:
             return checked_loss(objective, self._model, self._model, batch.data, loader, first, batch.samples)
 
         def measure(batch: Batch) -> None:
-            measuring.start(self._metrics, self._device)
+            measuring.start(self.metrics, self._device)
             loss = compute(batch)
-            if self._metrics:
-                add_to_metrics(self._metrics, loss, loader)
+            if self.metrics:
+                add_to_metrics(self.metrics, loss, loader)
 
         with contextlib.closing(loader), contextlib.closing(whole):
             mistake = find_mistake(
@@ -247,7 +247,7 @@ class Evaluator:
                 model,
                 loader,
                 objective,
-                self._metrics,
+                self.metrics,
                 seed=self._seed,
                 device=self._device,
                 called=called,
@@ -263,7 +263,7 @@ class Evaluator:
             except ObjectiveError as error:
                 raise _named(error, prefix.partition("/")[0], loader) from error.__cause__
             found |= {f"{prefix}{name}/{part}" if several else f"{prefix}{part}": value for part, value in numbers.items()}
-        if several and self._metrics and not any(_is_of_a_metric(name, self._metrics) for name in found):
+        if several and self.metrics and not any(_is_of_a_metric(name, self.metrics) for name in found):
             raise ObjectiveError(
                 "metrics need what a model gave, and no objective tells it; return Loss(value, count, output, target) from one."
             )

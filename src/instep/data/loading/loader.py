@@ -150,6 +150,11 @@ class Loader:
         """Whether the data can only be read from its beginning."""
         return self._streaming is not None
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the data is there as a whole, so that no worker could bring it sooner."""
+        return not isinstance(self._source, Stream) and self._source.in_memory
+
     def origin(self, indices: Tensor) -> Tensor:
         """The indices of samples in the data that the user passed, which may be more than this loader's."""
         return indices if isinstance(self._source, Stream) else self._source.origin(indices)
