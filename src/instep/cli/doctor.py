@@ -8,11 +8,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from instep.cli.border import WrongUse
 from instep.doctor.catalogue import CATALOGUE, FAMILIES
 from instep.doctor.settings import Settings, from_pyproject, known
-from instep.text import PROSE, fold_for, terminal_width, wants_colour
+from instep.text import PROSE, fold_for, paint_for, terminal_width, wants_colour
+
+if TYPE_CHECKING:
+    from instep.doctor.finding import Finding
+    from instep.doctor.launch import Outcome
+    from instep.doctor.second_run import Command
 
 USAGE = """\
 usage: instep doctor [options] SCRIPT.py [ARGS…]
@@ -37,7 +43,8 @@ A line of the script that ends in `# instep: ignore[ID]` is left alone. Defaults
 [tool.instep.doctor] of pyproject.toml."""
 NARROW = 90  # columns of a terminal that has no room for ids and titles side by side
 VALUED = ("--json", "--sarif", "--fail-on", "--ignore", "--explain")
-FLAGS = ("--strict", "--no-probes", "--list", "--help", "-h")
+FLAGS = ("--strict", "--no-probes", "--confirm", "--confirm-here", "--list", "--help", "-h")
+CONFIRM = {"--confirm", "--confirm-here"}
 
 
 @dataclass
@@ -71,9 +78,51 @@ def run(arguments: Sequence[str]) -> int:
         raise WrongUse("instep doctor needs a script: instep doctor train.py --epochs 3. See instep doctor --help.")
     if not given.module and not Path(given.target).exists():
         raise WrongUse(f"there is no file {given.target}.")
-    from instep.doctor.launch import run as launch
+    return watch(given)
 
-    return launch(settings(given), given.target, given.arguments, module=given.module)
+
+def watch(given: DoctorOptions) -> int:
+    """Run the script under the doctor, and what was asked for besides."""
+    from instep.doctor.launch import Outcome
+    from instep.doctor.launch import run as launch
+    from instep.doctor.second_run import Command
+
+    assert given.target is not None
+    command = Command.of_now(given.target, given.arguments, module=given.module)
+    wanted = settings(given)
+
+    def then(outcome: Outcome) -> None:
+        if given.flags & CONFIRM:
+            print(confirm(command, outcome, here="--confirm-here" in given.flags), file=sys.stderr)
+
+    return launch(wanted, given.target, given.arguments, module=given.module, then=then)
+
+
+def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> str:
+    """The second run, and both curves beside each other."""
+    from instep.doctor.confirm import can_be_tried, render_comparison
+    from instep.doctor.curves import read_curves
+    from instep.doctor.second_run import TooLarge, run_again
+
+    tried, untried = can_be_tried(outcome.findings)
+    if not tried:
+        return f"\n{_nothing_to_confirm(untried)}"
+    where = "in place: it writes its files once more" if here else "in a copy of the folder, with its output hidden"
+    print(f"\ninstep doctor --confirm: running again {where} …", file=sys.stderr, flush=True)
+    try:
+        run = run_again(command, tried, outcome.folder, here=here)
+    except TooLarge as error:
+        raise WrongUse(str(error)) from None
+    width = min(terminal_width(sys.stderr) or 80, PROSE)
+    before = read_curves(outcome.folder)
+    return "\n" + render_comparison(tried, untried, before, run, width=width, paint=paint_for(sys.stderr))
+
+
+def _nothing_to_confirm(untried: "Sequence[Finding]") -> str:
+    if not untried:
+        return "instep doctor --confirm: no error or warning, so there is nothing to try."
+    names = ", ".join(sorted({finding.id for finding in untried}))
+    return f"instep doctor --confirm: {names} cannot be changed in memory; change the script as it says, and run it again."
 
 
 def parse(arguments: Sequence[str]) -> DoctorOptions:
@@ -120,6 +169,8 @@ def settings(given: DoctorOptions) -> Settings:
         found[name] = os.path.abspath(path) if path is not None else None
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise WrongUse(f"--{name} {path}: there is no folder {Path(path).parent}.")
+    if given.flags & CONFIRM:
+        found["curves"] = "all"
     found["roots"] = () if given.module else (str(start) + os.sep,)
     return Settings(**found)
 

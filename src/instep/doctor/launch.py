@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instep.doctor.finding import Finding
 from instep.doctor.journal import Journal
@@ -28,14 +28,36 @@ from instep.doctor.report import one_line, render
 from instep.doctor.settings import Settings
 from instep.text import paint_for
 
+if TYPE_CHECKING:
+    from instep.doctor.curves import Curves
+
 FOLDER, PID = "INSTEP_DOCTOR", "INSTEP_DOCTOR_PID"
 FAILED_ON, INTERRUPTED = 3, 130
 _CHILD = Path(__file__).parent / "child"
 _SETTINGS = "settings.json"
+SECOND_RUN = "remedies.json"  # is in the folder of a run that only tries fixes
 
 
-def run(settings: Settings, target: str, arguments: Sequence[str], *, module: bool) -> int:
-    """Run a script or a module under the doctor; returns its exit code, or 3 where `fail_on` is met."""
+class Outcome(NamedTuple):
+    """What came of a watched run. `folder` holds what its processes noted, and is gone afterwards."""
+
+    findings: list[Finding]
+    steps: int
+    folder: Path
+
+
+def run(
+    settings: Settings,
+    target: str,
+    arguments: Sequence[str],
+    *,
+    module: bool,
+    then: Callable[[Outcome], None] = lambda _: None,
+) -> int:
+    """Run a script or a module under the doctor; returns its exit code, or 3 where `fail_on` is met.
+
+    `then` hears of what was found, when it has been reported.
+    """
     with tempfile.TemporaryDirectory(prefix="instep-doctor-") as folder:
         (Path(folder) / _SETTINGS).write_text(settings.text(), encoding="utf-8")
         os.environ[FOLDER], os.environ[PID] = folder, str(os.getpid())
@@ -47,10 +69,12 @@ def run(settings: Settings, target: str, arguments: Sequence[str], *, module: bo
             code = _run_module(target, arguments) if module else _run_script(target, arguments)
         finally:
             process_watch.end()
-        return _close(process_watch, settings, code)
+        outcome = _close(process_watch)
+        then(outcome)
+        return FAILED_ON if settings.fails(outcome.findings) else code
 
 
-def _close(process_watch: "ProcessWatch", settings: Settings, code: int) -> int:
+def _close(process_watch: "ProcessWatch") -> Outcome:
     journal = process_watch.journal
     journal.publish(complete=True)
     findings = journal.findings()
@@ -60,7 +84,7 @@ def _close(process_watch: "ProcessWatch", settings: Settings, code: int) -> int:
     print(render(findings, steps=journal.steps(), paint=paint_for(sys.stderr), failed=len(failures)), file=sys.stderr)
     if failures and os.environ.get("INSTEP_DOCTOR_DEBUG"):
         print(*failures, sep="\n", file=sys.stderr)
-    return FAILED_ON if settings.fails(findings) else code
+    return Outcome(findings, journal.steps(), journal.folder)
 
 
 class ProcessWatch:
@@ -70,6 +94,7 @@ class ProcessWatch:
         self.journal = journal
         self._settings = settings
         self._watcher: Any = None
+        self._curves: Curves | None = None
 
     def start(self) -> None:
         if "torch" in sys.modules:
@@ -87,6 +112,8 @@ class ProcessWatch:
     def end(self) -> None:
         """The last judgement of this process."""
         watcher = self._watcher
+        if self._curves is not None:
+            self._curves.save(self.journal.folder)
         if watcher is None:
             return
         if watcher.trace.backwards or watcher.trace.steps or os.environ.get(PID) == str(os.getpid()):
@@ -100,6 +127,7 @@ class ProcessWatch:
 
         if self._watcher is not None:
             return
+        self._record_curves()
         watcher = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
         try:
             watcher.begin()
@@ -108,6 +136,21 @@ class ProcessWatch:
             return
         self._watcher = watcher
         register_after_fork(self, ProcessWatch._end_with_child)
+
+    def _record_curves(self) -> None:
+        """Before the doctor's own patches, so that they stand on top and can be taken away."""
+        if not self._settings.curves:
+            return
+        from instep.doctor.curves import Curves
+        from instep.doctor.sites import Locator
+        from instep.doctor.treatment import keep_start
+
+        locator = Locator()
+        locator.roots = self._settings.roots
+        self._curves = Curves(locator, evaluations=self._settings.curves == "all")
+        self._curves.install()
+        if os.environ.get(PID) == str(os.getpid()):
+            keep_start(self.journal.folder)
 
     def _end_with_child(self) -> None:
         """A child of multiprocessing ends without atexit."""
@@ -154,6 +197,11 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
 def attach() -> None:
     """In a child process: watch it too, if its parent is watched."""
     folder = os.environ.get(FOLDER)
+    if folder and (Path(folder) / SECOND_RUN).is_file():
+        from instep.doctor.treatment import treat
+
+        sys.meta_path.insert(0, _TorchFinder(lambda: treat(Path(folder))))
+        return
     if not folder or os.environ.get(PID) == str(os.getpid()) or not (Path(folder) / _SETTINGS).is_file():
         return
     settings = Settings.from_text((Path(folder) / _SETTINGS).read_text(encoding="utf-8"))

@@ -29,6 +29,7 @@ class Settings:
     fail_on: FailOn | None = None
     json: str | None = None
     sarif: str | None = None
+    curves: Literal["", "training", "all"] = ""  # losses to record, for `--html` and `--confirm`
     roots: tuple[str, ...] = field(default=())  # folders that are the user's though they are installed
 
     def __post_init__(self) -> None:

@@ -1,0 +1,153 @@
+"""The second run of `--confirm`: the same script in a process of its own, in a copy of its folder, with fixes in memory.
+
+The script's files stay as they are. What it writes below its working folder goes into the copy, which is deleted; writing into
+the folder itself by its whole path is refused.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from instep.doctor.curves import Curve, read_curves
+from instep.doctor.finding import Finding
+from instep.doctor.launch import SECOND_RUN
+from instep.doctor.treatment import DONE, START
+from instep.text import size
+
+MOST_BYTES = 2_000_000_000
+LEFT_OUT = frozenset({".git", ".hg", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules"})
+LAST_LINES = 8
+
+
+@dataclass(frozen=True)
+class Command:
+    """How the script was started, noted before it could change anything."""
+
+    target: str
+    arguments: tuple[str, ...]
+    module: bool
+    folder: Path
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of_now(cls, target: str, arguments: Sequence[str], *, module: bool) -> "Command":
+        return cls(target, tuple(arguments), module, Path.cwd(), dict(os.environ))
+
+    @property
+    def script_folder(self) -> Path:
+        return self.folder if self.module else (self.folder / self.target).resolve().parent
+
+
+@dataclass(frozen=True)
+class SecondRun:
+    """What came of it."""
+
+    code: int
+    curves: list[Curve]
+    counts: dict[str, int]  # how often each fix acted, by id
+    said: list[str] = field(default_factory=list)  # its last lines, where it failed
+
+
+class TooLarge(Exception):
+    """The working folder is not copied."""
+
+
+def run_again(command: Command, findings: Iterable[Finding], notes: Path, *, here: bool) -> SecondRun:
+    """Run it with the remedies of these findings; `notes` is the folder of the first run, `here` takes no copy."""
+    with tempfile.TemporaryDirectory(prefix="instep-confirm-") as name:
+        inside = Path(name)
+        journal = inside / "journal"
+        journal.mkdir()
+        moved = {} if here else _copies(command, inside)
+        wanted = [{"id": one.id, "where": _moved(one.where, moved), "evidence": dict(one.evidence)} for one in findings]
+        told = {"remedies": wanted, "protected": list(moved), "roots": [str(moved.get(str(command.script_folder), ""))]}
+        (journal / SECOND_RUN).write_text(json.dumps(told, default=str))
+        with suppress(OSError):
+            shutil.copy(notes / START, journal / START)
+        output = inside / "said.txt"
+        code = _start(command, moved, journal, output)
+        said = output.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:] if code else []
+        return SecondRun(code, read_curves(journal), _counts(journal), said)
+
+
+def _start(command: Command, moved: dict[str, str], journal: Path, output: Path) -> int:
+    folder = moved.get(str(command.folder), str(command.folder))
+    target = command.target
+    if not command.module:
+        target = str(Path(moved.get(str(command.script_folder), str(command.script_folder))) / Path(target).name)
+        with suppress(ValueError):
+            target = str(Path(target).relative_to(folder))
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    program = [sys.executable, *flags, *(("-m",) if command.module else ()), target, *command.arguments]
+    child = str(Path(__file__).parent / "child")
+    path = os.pathsep.join(filter(None, (child, command.environment.get("PYTHONPATH"))))
+    environment = {**command.environment, "PYTHONPATH": path, "INSTEP_DOCTOR": str(journal), "PWD": folder}
+    environment.pop("INSTEP_DOCTOR_PID", None)
+    with output.open("wb") as out:
+        return subprocess.run(
+            program, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+        ).returncode
+
+
+def _copies(command: Command, inside: Path) -> dict[str, str]:
+    """Copies of the working folder and, where it lies elsewhere, of the script's: from each to its copy."""
+    folders = [command.folder]
+    if not command.script_folder.is_relative_to(command.folder.resolve()):
+        folders.append(command.script_folder)
+    total = sum(_size(folder) for folder in folders)
+    free = shutil.disk_usage(inside).free
+    if total > min(MOST_BYTES, free // 2):
+        raise TooLarge(
+            f"--confirm runs the script again in a copy of {' and '.join(map(str, folders))}, and that is {size(total)}; "
+            "start it from a smaller folder, or let it run in place with --confirm-here: it then writes its files once more."
+        )
+    moved = {}
+    for number, folder in enumerate(folders):
+        place = inside / f"copy-{number}" / folder.name
+        shutil.copytree(folder, place, symlinks=False, ignore=_left_out, ignore_dangling_symlinks=True)
+        moved[str(folder)] = str(place)
+    if len(folders) == 1:
+        below = command.script_folder.relative_to(command.folder.resolve())
+        moved[str(command.script_folder)] = str(Path(moved[str(command.folder)]) / below)
+    return moved
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Histories, caches, environments: nothing that a training reads."""
+    return {name for name in names if name in LEFT_OUT or os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))}
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for place, folders, names in os.walk(folder, followlinks=True):
+        gone = _left_out(place, folders)
+        folders[:] = [name for name in folders if name not in gone]
+        for name in names:
+            with suppress(OSError):
+                total += os.path.getsize(os.path.join(place, name))
+        if total > MOST_BYTES:
+            break
+    return total
+
+
+def _moved(where: str | None, moved: dict[str, str]) -> str | None:
+    """A line, as the copy calls it: names below the working folder stay, others are whole."""
+    for old, new in moved.items():
+        if where is not None and where.startswith(old + os.sep):
+            return new + where.removeprefix(old)
+    return where
+
+
+def _counts(journal: Path) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for path in journal.glob(f"*{DONE}"):
+        for id, count in json.loads(path.read_text()).items():
+            counts[id] = max(count, counts.get(id, 0))
+    return counts
