@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from instep.cli.border import WrongUse
 from instep.doctor.catalogue import CATALOGUE, FAMILIES
 from instep.doctor.settings import Settings, from_pyproject, known
-from instep.text import PROSE, fold_for, paint_for, terminal_width, wants_colour
+from instep.text import PROSE, fold_for, paint_for, plural, terminal_width, wants_colour
 
 if TYPE_CHECKING:
+    from instep.doctor.confirm import Comparison
     from instep.doctor.finding import Finding
     from instep.doctor.launch import Outcome
     from instep.doctor.second_run import Command
@@ -25,6 +26,7 @@ usage: instep doctor [options] SCRIPT.py [ARGS…]
        instep doctor [options] -m MODULE [ARGS…]
        instep doctor --list
        instep doctor --explain ID
+       instep doctor --symptom ["loss is constant"]
 
 Run a training script unchanged, watch it, and say what is wrong with it: the mistake by name, the evidence, the line, the fix.
 The script's arguments, output, exit code and weights stay what they are.
@@ -32,18 +34,24 @@ The script's arguments, output, exit code and weights stay what they are.
 options, before the script:
   --json FILE            write the findings there as they appear
   --sarif FILE           the same for code-review tools
+  --html FILE            at the end, a page with the source lines, the evidence and the loss
   --fail-on error|warning  exit with 3 where there is such a finding (a warning: or worse)
+  --baseline FILE        findings that are in this file are known: they are listed, and fail nothing
+  --write-baseline       write what was found to that file (.instep-doctor.json where none is named)
   --ignore ID            leave this finding out; may be given several times
   --strict               count hints as warnings, and ask for fewer occasions before speaking
   --no-probes            never run a model's forward once more, on copies, to see what influences what
+  --confirm              run it once more with the fixes applied in memory, in a copy of the folder, and show both losses
+  --confirm-here         the same in the folder itself: what the script writes is written once more
   --list                 every finding that there is
-  --explain ID           what it means, why it matters, wrong and right code, when it is fine
+  --explain ID           what it means, why it matters, wrong and right code, when it is fine, an experiment
+  --symptom WORDS        what may be behind a symptom, with the question that tells each apart; alone, all symptoms
 
-A line of the script that ends in `# instep: ignore[ID]` is left alone. Defaults for ignore, fail-on and strict can stand in
-[tool.instep.doctor] of pyproject.toml."""
+A line of the script that ends in `# instep: ignore[ID] reason` is left alone, or one under such a comment. Defaults for ignore,
+fail-on, baseline, strict and probes can stand in [tool.instep.doctor] of pyproject.toml."""
 NARROW = 90  # columns of a terminal that has no room for ids and titles side by side
-VALUED = ("--json", "--sarif", "--fail-on", "--ignore", "--explain")
-FLAGS = ("--strict", "--no-probes", "--confirm", "--confirm-here", "--list", "--help", "-h")
+VALUED = ("--json", "--sarif", "--html", "--fail-on", "--baseline", "--ignore", "--explain", "--symptom")
+FLAGS = ("--strict", "--no-probes", "--write-baseline", "--confirm", "--confirm-here", "--list", "--help", "-h")
 CONFIRM = {"--confirm", "--confirm-here"}
 
 
@@ -74,6 +82,9 @@ def run(arguments: Sequence[str]) -> int:
     if explained is not None:
         print(explanation(explained))
         return 0
+    if "--symptom" in given.values:
+        print(answer_symptom(given.values["--symptom"][-1]))
+        return 0
     if given.target is None:
         raise WrongUse("instep doctor needs a script: instep doctor train.py --epochs 3. See instep doctor --help.")
     if not given.module and not Path(given.target).exists():
@@ -89,40 +100,68 @@ def watch(given: DoctorOptions) -> int:
 
     assert given.target is not None
     command = Command.of_now(given.target, given.arguments, module=given.module)
-    wanted = settings(given)
+    wanted, html = settings(given), place_of(given, "--html")
+    baseline = baseline_to_write(given)
 
     def then(outcome: Outcome) -> None:
+        if baseline is not None:
+            write_known(baseline, outcome)
+        comparison = None
         if given.flags & CONFIRM:
-            print(confirm(command, outcome, here="--confirm-here" in given.flags), file=sys.stderr)
+            comparison = confirm(command, outcome, here="--confirm-here" in given.flags)
+        if html is not None:
+            from instep.cli.doctor_page import write_page
+
+            write_page(Path(html), command, outcome, wanted, comparison)
 
     return launch(wanted, given.target, given.arguments, module=given.module, then=then)
 
 
-def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> str:
-    """The second run, and both curves beside each other."""
-    from instep.doctor.confirm import can_be_tried, render_comparison
+def write_known(path: Path, outcome: "Outcome") -> None:
+    """Write the baseline, and say so."""
+    from instep.doctor.baseline import write_baseline
+
+    count = write_baseline(path, outcome.findings)
+    say(f"wrote {plural(count, 'finding')} to {path}; with --baseline they fail nothing.")
+
+
+def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> "Comparison | None":
+    """The second run, and both curves beside each other; None where there is nothing to try."""
+    from instep.doctor.confirm import Comparison, can_be_tried, to_be_measured
     from instep.doctor.curves import read_curves
     from instep.doctor.second_run import TooLarge, run_again
 
     tried, untried = can_be_tried(outcome.findings)
     if not tried:
-        return f"\n{_nothing_to_confirm(untried)}"
-    where = "in place: it writes its files once more" if here else "in a copy of the folder, with its output hidden"
-    print(f"\ninstep doctor --confirm: running again {where} …", file=sys.stderr, flush=True)
+        say(_nothing_to_confirm(untried))
+        return None
+    measured = to_be_measured(tried)
+    times = "twice, as it is and with the fix," if measured else "with the fix"
+    where = "in place: it writes its files once more" if here else "in a copy of the folder, its output hidden"
+    say(f"running again {times} {where} …")
+    before = read_curves(outcome.folder)
     try:
+        if measured:
+            before = run_again(command, measured, outcome.folder, here=here, measures_only=True).curves
         run = run_again(command, tried, outcome.folder, here=here)
     except TooLarge as error:
         raise WrongUse(str(error)) from None
+    comparison = Comparison(tried, untried, before, run)
     width = min(terminal_width(sys.stderr) or 80, PROSE)
-    before = read_curves(outcome.folder)
-    return "\n" + render_comparison(tried, untried, before, run, width=width, paint=paint_for(sys.stderr))
+    print("\n" + comparison.render(width=width, paint=paint_for(sys.stderr)), file=sys.stderr)
+    return comparison
+
+
+def say(text: str) -> None:
+    """A line after the report."""
+    print(f"\n{fold_for(sys.stderr, f'instep doctor: {text}')}", file=sys.stderr, flush=True)
 
 
 def _nothing_to_confirm(untried: "Sequence[Finding]") -> str:
     if not untried:
-        return "instep doctor --confirm: no error or warning, so there is nothing to try."
+        return "there is no error or warning whose fix could be tried."
     names = ", ".join(sorted({finding.id for finding in untried}))
-    return f"instep doctor --confirm: {names} cannot be changed in memory; change the script as it says, and run it again."
+    return f"{names} cannot be changed in memory; change the script as it says, and run it again."
 
 
 def parse(arguments: Sequence[str]) -> DoctorOptions:
@@ -137,6 +176,8 @@ def parse(arguments: Sequence[str]) -> DoctorOptions:
             given.target, given.module, given.arguments = rest[0], True, rest[1:]
             break
         if name in VALUED:
+            if not equals and not rest and name == "--symptom":
+                rest.append("")
             if not equals and not rest:
                 raise WrongUse(f"{name} needs a value. See instep doctor --help.")
             given.values.setdefault(name, []).append(value if equals else rest.pop(0))
@@ -152,10 +193,15 @@ def parse(arguments: Sequence[str]) -> DoctorOptions:
     return given
 
 
+def start_of(given: DoctorOptions) -> Path:
+    """The folder at or above which pyproject.toml is looked for."""
+    return Path.cwd() if given.module else Path(given.target or "").resolve().parent
+
+
 def settings(given: DoctorOptions) -> Settings:
     """From the command line, over those of pyproject.toml."""
     assert given.target is not None
-    start = Path.cwd() if given.module else Path(given.target).resolve().parent
+    start = start_of(given)
     found = from_pyproject(start)
     found["ignore"] = (*found.get("ignore", ()), *given.values.get("--ignore", ()))
     if "--strict" in given.flags:
@@ -165,14 +211,43 @@ def settings(given: DoctorOptions) -> Settings:
     if (fail_on := given.last("--fail-on")) is not None:
         found["fail_on"] = fail_on
     for name in ("json", "sarif"):
-        path = given.last(f"--{name}")
-        found[name] = os.path.abspath(path) if path is not None else None
-        if path is not None and not Path(path).resolve().parent.is_dir():
-            raise WrongUse(f"--{name} {path}: there is no folder {Path(path).parent}.")
-    if given.flags & CONFIRM:
-        found["curves"] = "all"
+        found[name] = place_of(given, f"--{name}")
+    found["baseline"] = baseline_to_read(given, found.get("baseline"))
+    if "--write-baseline" in given.flags:
+        found["fail_on"] = None
+    if given.last("--html") is not None or given.flags & CONFIRM:
+        found["curves"] = "all" if given.flags & CONFIRM else "training"
     found["roots"] = () if given.module else (str(start) + os.sep,)
     return Settings(**found)
+
+
+def place_of(given: DoctorOptions, name: str) -> str | None:
+    """The whole path of a file that will be written; None where it was not asked for."""
+    path = given.last(name)
+    if path is not None and not Path(path).resolve().parent.is_dir():
+        raise WrongUse(f"{name} {path}: there is no folder {Path(path).parent}.")
+    return os.path.abspath(path) if path is not None else None
+
+
+def baseline_to_read(given: DoctorOptions, configured: str | None) -> str | None:
+    """The baseline that findings are compared with; a file that cannot be read is an error before the script runs."""
+    from instep.doctor.baseline import read_baseline
+
+    path = place_of(given, "--baseline") or configured
+    if path is None or "--write-baseline" in given.flags:
+        return None
+    read_baseline(Path(path))
+    return path
+
+
+def baseline_to_write(given: DoctorOptions) -> Path | None:
+    """Where to write what was found; None where that was not asked for."""
+    from instep.doctor.baseline import NAME
+
+    if "--write-baseline" not in given.flags:
+        return None
+    configured = from_pyproject(start_of(given)).get("baseline")
+    return Path(place_of(given, "--baseline") or configured or os.path.abspath(NAME))
 
 
 def listing(*, narrow: bool = False) -> str:
@@ -184,6 +259,16 @@ def listing(*, narrow: bool = False) -> str:
         lines += ["", family]
         lines += [f"  {e.severity:<8}{e.id:<{width}}{gap}{e.title}" for e in CATALOGUE.values() if e.family == family]
     return "\n".join([*lines[1:], "", "instep doctor --explain ID tells more."])
+
+
+def answer_symptom(words: str) -> str:
+    """What may be behind it; without words, what one can ask for."""
+    from instep.doctor.symptoms import find_symptoms, list_symptoms, render_symptoms
+
+    paint = paint_for(sys.stdout)
+    if not words.strip():
+        return list_symptoms(paint=paint)
+    return render_symptoms(find_symptoms(words), width=min(terminal_width(sys.stdout) or PROSE, PROSE), paint=paint)
 
 
 def explanation(id: str) -> str:

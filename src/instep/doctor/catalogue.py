@@ -10,7 +10,7 @@ from typing import Literal
 
 DOCS = "docs/doctor.md"
 FAMILIES = ("gradients", "schedule", "modes", "losses", "data", "ownership", "precision", "distributed", "checkpoints")
-SECTIONS = ("What", "Why it matters", "Wrong", "Right", "When it is fine")
+SECTIONS = ("What", "Why it matters", "Wrong", "Right", "When it is fine", "Try it")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,12 @@ class Entry:
         """The explanation, in Markdown; empty where none is written."""
         path = files("instep.doctor") / "pages" / f"{self.id}.md"
         return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    @property
+    def experiment(self) -> tuple[str, str]:
+        """A few lines that show it, and what they print."""
+        parts = self.page.partition("\n## Try it\n")[2].split("```")
+        return (parts[1].removeprefix("python\n"), parts[3].removeprefix("text\n")) if len(parts) == 5 else ("", "")
 
     @property
     def why(self) -> str:

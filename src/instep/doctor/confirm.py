@@ -12,7 +12,7 @@ from instep.text import GAP, Paint, columns, number, plain, plural, sparkline, w
 
 ROWS = 8  # of a table of two curves
 BARS = 40
-END = 0.2  # of a curve, whose mean is where it ends
+END, LEAST = 0.2, 3  # of a curve, whose mean is where it ends; values that this takes
 CLEAR = 0.05  # of what the loss fell, by which two ends must differ
 SIDES = ("as it is", "with the fix")
 WIDE = 100.0  # of the highest to the lowest value, from where on bars show logarithms
@@ -32,6 +32,11 @@ class Pair:
         return self.before.kind == "share of right answers"
 
 
+def to_be_measured(findings: Sequence[Finding]) -> list[Finding]:
+    """Those whose fix changes what the loss measures: the script as it is must be measured by the right formula too."""
+    return [finding for finding in findings if REMEDIES[finding.id].other_formula]
+
+
 def can_be_tried(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Those with a remedy, and those without; hints are left out."""
     told = [finding for finding in findings if finding.level != "hint"]
@@ -49,30 +54,44 @@ def _line(curve: Curve) -> str:
     return curve.where.rpartition("/")[2]  # the file has another folder in the copy
 
 
-def render_comparison(
-    tried: Sequence[Finding], untried: Sequence[Finding], before: Sequence[Curve], run: SecondRun, *, width: int, paint: Paint = plain
-) -> str:
-    """The whole comparison, for a terminal."""
-    lines = [paint("instep doctor --confirm: the script ran again, with these changes in memory", "bold")]
-    seen: set[str] = set()
-    for finding in tried:
-        if finding.id not in seen:
-            seen.add(finding.id)
-            count = run.counts.get(finding.id, 0)
+@dataclass(frozen=True)
+class Comparison:
+    """The script as it is and with the fixes of `tried`."""
+
+    tried: Sequence[Finding]
+    untried: Sequence[Finding]
+    before: Sequence[Curve]
+    run: SecondRun
+
+    @property
+    def ids(self) -> list[str]:
+        return list(dict.fromkeys(finding.id for finding in self.tried))
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """What is shown; the first decides."""
+        return _chosen(pair_up(self.before, self.run.curves), self.ids)
+
+    @property
+    def verdict(self) -> str:
+        return verdict(self.pairs, self.ids, self.run)
+
+    def render(self, *, width: int, paint: Paint = plain) -> str:
+        """All of it, for a terminal."""
+        lines = [paint("instep doctor --confirm: the script ran again, with these changes in memory", "bold")]
+        for id in self.ids:
+            count = self.run.counts.get(id, 0)
             acted = plural(count, "time") if count else "did not come to act"
-            lines += _hanging(f"{finding.id}: {REMEDIES[finding.id].words} ({acted})", width)
-    for finding in untried:
-        why = "has causes, no fix of its own" if finding.id in SYMPTOMS else "cannot be changed in memory; change the script to see"
-        lines += _hanging(f"{finding.id}: {why}", width)
-    if run.code:
-        lines += ["", paint(f"The second run ended with exit code {run.code}; its last lines were:", "yellow")]
-        lines += [f"  {line}" for line in run.said]
-    ids = list(seen)
-    pairs = _chosen(pair_up(before, run.curves), ids)
-    for pair in pairs:
-        lines += ["", *_drawn(pair, width, paint)]
-    lines += ["", *(paint(line, "bold") for line in wrapped(verdict(pairs, ids, run), width))]
-    return "\n".join(lines)
+            lines += _hanging(f"{id}: {REMEDIES[id].words} ({acted})", width)
+        for finding in self.untried:
+            why = "has causes, no fix of its own" if finding.id in SYMPTOMS else "cannot be changed in memory; change the script"
+            lines += _hanging(f"{finding.id}: {why}", width)
+        if self.run.code:
+            lines += ["", paint(f"The second run ended with exit code {self.run.code}; its last lines were:", "yellow")]
+            lines += [f"  {line}" for line in self.run.said]
+        for pair in self.pairs:
+            lines += ["", *_drawn(pair, width, paint)]
+        return "\n".join([*lines, "", *(paint(line, "bold") for line in wrapped(self.verdict, width))])
 
 
 def _hanging(text: str, width: int) -> list[str]:
@@ -80,9 +99,12 @@ def _hanging(text: str, width: int) -> list[str]:
 
 
 def _chosen(pairs: list[Pair], ids: Sequence[str]) -> list[Pair]:
-    """One of each kind that says something about these fixes."""
-    evaluated = any(REMEDIES[id].shows == "evaluation" or REMEDIES[id].other_formula for id in ids)
-    kinds = ("training loss", "evaluation loss", "share of right answers") if evaluated else ("training loss",)
+    """One of each kind that says something about these fixes; the first decides."""
+    kinds = ["training loss"]
+    if any(REMEDIES[id].other_formula for id in ids):
+        kinds = ["loss by the right formula", "share of right answers"]
+    elif any(REMEDIES[id].shows == "evaluation" for id in ids):
+        kinds = ["evaluation loss", "share of right answers", "training loss"]
     found = [next((pair for pair in pairs if pair.before.kind == kind), None) for kind in kinds]
     return [pair for pair in found if pair is not None]
 
@@ -118,39 +140,23 @@ def _means(values: Sequence[float], count: int) -> list[float]:
 
 
 def end_of(curve: Curve) -> float:
-    """Where a curve ends: the mean of its last fifth."""
+    """Where a curve ends: the mean of its last fifth, of three values at least."""
     last = _ending(curve)
     return math.fsum(last) / len(last)
 
 
 def _ending(curve: Curve) -> list[float]:
-    return curve.values[-max(1, math.ceil(END * len(curve.values))) :]
+    return curve.values[-max(LEAST, math.ceil(END * len(curve.values))) :]
 
 
 def verdict(pairs: Sequence[Pair], ids: Sequence[str], run: SecondRun) -> str:
     """What the two runs show, in words; never more than they do."""
     if not any(run.counts.get(id) for id in ids):
-        return "Verdict: none. The fixes did not come to act: the script did something else the second time, or in another way."
-    pair = _deciding(pairs, ids)
-    if pair is None:
+        return "Verdict: none. The fixes did not come to act: what they change is not done by a function of torch's there."
+    if not pairs:
         return "Verdict: none. The two runs have no loss in common that could be compared."
-    said = _compared(pair)
-    if run.code:
-        said += " The second run failed, so this is about what it did until then."
-    if pair.before.kind == "training loss" and any(REMEDIES[id].other_formula for id in ids):
-        said += " The fix changes what the loss measures, so the numbers themselves do not compare; how far each of them falls does."
-    return f"Verdict: {said}"
-
-
-def _deciding(pairs: Sequence[Pair], ids: Sequence[str]) -> Pair | None:
-    """The pair that is judged: shares of right answers before losses where the loss has changed, evaluations where they show."""
-    evaluation = any(REMEDIES[id].shows == "evaluation" for id in ids)
-    order = ["training loss", "evaluation loss", "share of right answers"]
-    if any(REMEDIES[id].other_formula for id in ids):
-        order = ["share of right answers", "training loss", "evaluation loss"]
-    elif evaluation:
-        order = ["evaluation loss", "share of right answers", "training loss"]
-    return next((pair for kind in order for pair in pairs if pair.before.kind == kind), None)
+    said = _compared(pairs[0])
+    return f"Verdict: {said}" + (" The second run failed, so this is about what it did until then." if run.code else "")
 
 
 def _compared(pair: Pair) -> str:
@@ -171,6 +177,8 @@ def _compared(pair: Pair) -> str:
 
 def is_clear(pair: Pair) -> bool:
     """Whether the two ends differ by more than their noise, and by a share of the way that the curves went."""
+    if min(len(pair.before.values), len(pair.after.values)) <= LEAST:
+        return False
     difference = abs(end_of(pair.before) - end_of(pair.after))
     way = max(abs(curve.values[0] - end_of(curve)) for curve in (pair.before, pair.after))
     noise = 2 * math.hypot(*(_error(_ending(curve)) for curve in (pair.before, pair.after)))

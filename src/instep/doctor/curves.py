@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from instep.doctor.sites import Locator
 
-Kind = Literal["training loss", "evaluation loss", "share of right answers"]
+Kind = Literal["training loss", "loss by the right formula", "evaluation loss", "share of right answers"]
 MOST = 4000  # points of a curve; of more, each is the mean of a stretch
 UNREAD = 256  # values on an accelerator that are read together
 LOSSES = (
@@ -91,6 +91,10 @@ class Curves:
         self._read()
         if self.all and self._process == os.getpid():
             (folder / f"{os.getpid()}{ENDING}").write_text(json.dumps([curve.as_json() for curve in self.all.values()]))
+
+    def note_right_loss(self, value: Any) -> None:
+        """One that a remedy computes, beside the script's own or in place of it."""
+        self._note("loss by the right formula", value)
 
     def _stepped(self, *_: Any) -> None:
         self._steps += 1

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from instep.doctor.baseline import states
 from instep.doctor.finding import SEVERITIES, Finding
 from instep.doctor.sarif import as_sarif
 from instep.doctor.settings import Settings
@@ -54,9 +55,10 @@ class Journal:
             return
         findings = self.findings()
         if settings.json is not None:
-            _replace(Path(settings.json), {"complete": complete, "findings": [finding.as_json() for finding in findings]})
+            told = [finding.as_json() | state for finding, state in zip(findings, states(findings, settings.baseline), strict=True)]
+            _replace(Path(settings.json), {"complete": complete, "findings": told})
         if settings.sarif is not None:
-            _replace(Path(settings.sarif), as_sarif(findings))
+            _replace(Path(settings.sarif), as_sarif(findings, baseline=settings.baseline))
 
     def findings(self) -> list[Finding]:
         """Of all processes, each cause once, the worst first."""

@@ -69,19 +69,21 @@ def run(
             code = _run_module(target, arguments) if module else _run_script(target, arguments)
         finally:
             process_watch.end()
-        outcome = _close(process_watch)
+        outcome = _close(process_watch, settings)
         then(outcome)
         return FAILED_ON if settings.fails(outcome.findings) else code
 
 
-def _close(process_watch: "ProcessWatch") -> Outcome:
+def _close(process_watch: "ProcessWatch", settings: Settings) -> Outcome:
     journal = process_watch.journal
     journal.publish(complete=True)
     findings = journal.findings()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     failures = journal.failures()
-    print(render(findings, steps=journal.steps(), paint=paint_for(sys.stderr), failed=len(failures)), file=sys.stderr)
+    new, known = settings.split(findings)
+    paint = paint_for(sys.stderr)
+    print(render(new, steps=journal.steps(), paint=paint, failed=len(failures), known=known), file=sys.stderr)
     if failures and os.environ.get("INSTEP_DOCTOR_DEBUG"):
         print(*failures, sep="\n", file=sys.stderr)
     return Outcome(findings, journal.steps(), journal.folder)
@@ -158,7 +160,7 @@ class ProcessWatch:
 
     def _said(self, finding: Finding, new: bool) -> None:
         self.journal.found(finding)
-        if new and finding.level == "error" and self.journal.first_to_say(finding):
+        if new and finding.level == "error" and self._settings.split([finding])[0] and self.journal.first_to_say(finding):
             with contextlib.suppress(OSError, ValueError):
                 print(one_line(finding, paint=paint_for(sys.stderr)), file=sys.stderr, flush=True)
 

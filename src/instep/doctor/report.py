@@ -6,19 +6,29 @@ from collections.abc import Sequence
 
 from instep.doctor.catalogue import CATALOGUE
 from instep.doctor.finding import SEVERITIES, Finding
-from instep.text import PROSE, Paint, fold, fold_for, plain, terminal_width, wrapped
+from instep.text import PROSE, Paint, fold, fold_for, plain, plural, terminal_width, wrapped
 
 STYLES = {"error": "red", "warning": "yellow", "hint": "cyan"}
 CHANGES = {"-": "red", "+": "green"}  # the first sign of a line of a diff
 INDENT = "    "
 
 
-def render(findings: Sequence[Finding], *, steps: int | None = None, paint: Paint = plain, failed: int = 0) -> str:
-    """The whole report."""
+def render(
+    findings: Sequence[Finding],
+    *,
+    steps: int | None = None,
+    paint: Paint = plain,
+    failed: int = 0,
+    known: Sequence[Finding] = (),
+) -> str:
+    """The whole report. `known` are findings of the baseline: a line each."""
     width = min(terminal_width(sys.stderr) or 80, PROSE)
     lines = [paint(_head(findings, steps), "bold")]
     for finding in findings:
         lines += ["", *_paragraphs(finding, width, paint)]
+    if known:
+        lines += ["", f"in the baseline already: {plural(len(known), 'finding')}"]
+        lines += [paint(f"  {one.level} {one.id}{f'  {one.where}' if one.where else ''}", "dim") for one in known]
     if failed:
         lines += ["", fold(f"{failed} errors inside the doctor were caught; what it says may be incomplete.", width)]
     return "\n".join(lines)

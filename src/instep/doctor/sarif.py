@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from instep.doctor.baseline import fingerprint, states
 from instep.doctor.catalogue import CATALOGUE
 from instep.doctor.finding import Finding
 
@@ -11,14 +12,18 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {"error": "error", "warning": "warning", "hint": "note"}
 
 
-def as_sarif(findings: Sequence[Finding]) -> dict[str, Any]:
-    """One run with its rules and results."""
+def as_sarif(findings: Sequence[Finding], *, baseline: str | None = None) -> dict[str, Any]:
+    """One run with its rules and results. A baseline tells which of them are new."""
     ids = sorted({finding.id for finding in findings})
+    results = [
+        _result(finding, ids) | ({"baselineState": "unchanged" if state["known"] else "new"} if state else {})
+        for finding, state in zip(findings, states(findings, baseline), strict=True)
+    ]
     driver = {"name": "instep doctor", "rules": [_rule(id) for id in ids]}
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [_result(f, ids) for f in findings]}],
+        "runs": [{"tool": {"driver": driver}, "results": results}],
     }
 
 
@@ -39,6 +44,7 @@ def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
         "ruleIndex": ids.index(finding.id),
         "level": LEVELS[finding.level],
         "message": {"text": text},
+        "partialFingerprints": {"instepDoctor/v1": fingerprint(finding)},
         "properties": {"evidence": dict(finding.evidence), "since_step": finding.since_step, "process": finding.process},
     }
     file, _, line = (finding.where or "").rpartition(":")

@@ -59,15 +59,25 @@ class TooLarge(Exception):
     """The working folder is not copied."""
 
 
-def run_again(command: Command, findings: Iterable[Finding], notes: Path, *, here: bool) -> SecondRun:
-    """Run it with the remedies of these findings; `notes` is the folder of the first run, `here` takes no copy."""
+def run_again(
+    command: Command, findings: Iterable[Finding], notes: Path, *, here: bool, measures_only: bool = False
+) -> SecondRun:
+    """Run it with the remedies of these findings; `notes` is the folder of the first run, `here` takes no copy.
+
+    With `measures_only` the script trains as it is, and its loss by the right formula is noted besides.
+    """
     with tempfile.TemporaryDirectory(prefix="instep-confirm-") as name:
         inside = Path(name)
         journal = inside / "journal"
         journal.mkdir()
         moved = {} if here else _copies(command, inside)
         wanted = [{"id": one.id, "where": _moved(one.where, moved), "evidence": dict(one.evidence)} for one in findings]
-        told = {"remedies": wanted, "protected": list(moved), "roots": [str(moved.get(str(command.script_folder), ""))]}
+        told = {
+            "remedies": wanted,
+            "measures_only": measures_only,
+            "protected": list(moved),
+            "roots": [moved.get(str(command.script_folder), "")],
+        }
         (journal / SECOND_RUN).write_text(json.dumps(told, default=str))
         with suppress(OSError):
             shutil.copy(notes / START, journal / START)

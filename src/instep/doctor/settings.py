@@ -1,12 +1,15 @@
 """Settings: what the user wants of the doctor, from the command line and from `[tool.instep.doctor]` in pyproject.toml."""
 
+import ast
 import difflib
+import functools
 import json
 import linecache
 import os
 import re
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +20,7 @@ from instep.errors import DescriptionError
 
 FailOn = Literal["error", "warning"]
 _COMMENT = re.compile(r"#\s*instep:\s*ignore(?:\[([\w\s,-]*)\])?")
+_told: set[str] = set()  # unknown ids in comments that were named already
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Settings:
     fail_on: FailOn | None = None
     json: str | None = None
     sarif: str | None = None
+    baseline: str | None = None  # a file with findings that are known, and fail nothing
     curves: Literal["", "training", "all"] = ""  # losses to record, for `--html` and `--confirm`
     roots: tuple[str, ...] = field(default=())  # folders that are the user's though they are installed
 
@@ -45,9 +50,17 @@ class Settings:
         return replace(finding, severity="warning") if self.strict and finding.level == "hint" else finding
 
     def fails(self, findings: Iterable[Finding]) -> bool:
-        """Whether `fail_on` is met."""
+        """Whether `fail_on` is met by a finding that is not in the baseline."""
         levels = {"error": {"error"}, "warning": {"error", "warning"}}.get(self.fail_on or "", set())
-        return any(finding.level in levels for finding in findings)
+        return any(finding.level in levels for finding in self.split(list(findings))[0])
+
+    def split(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+        """Those that are new, and those that are in the baseline."""
+        if self.baseline is None:
+            return list(findings), []
+        from instep.doctor.baseline import split_known
+
+        return split_known(findings, Path(self.baseline))
 
     def text(self) -> str:
         """As JSON, for child processes."""
@@ -82,7 +95,7 @@ def from_pyproject(folder: Path) -> dict[str, Any]:
 
 
 def _checked(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    kinds = {"ignore": list, "strict": bool, "probes": bool, "fail-on": str}
+    kinds = {"ignore": list, "strict": bool, "probes": bool, "fail-on": str, "baseline": str}
     for name, value in table.items():
         if name not in kinds:
             raise DescriptionError(f"{path}: [tool.instep.doctor] has no {name!r}; it takes {', '.join(kinds)}.")
@@ -91,16 +104,57 @@ def _checked(table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     found = {name.replace("-", "_"): value for name, value in table.items()}
     if "ignore" in found:
         found["ignore"] = tuple(found["ignore"])
+    if "baseline" in found:
+        found["baseline"] = str(path.parent / found["baseline"])
     return found
 
 
 def is_ignored_in_source(finding: Finding) -> bool:
-    """Whether the reported line says `# instep: ignore[ID]`, or `# instep: ignore` for everything."""
+    """Whether the source says `# instep: ignore[ID] reason`, or `# instep: ignore` for everything.
+
+    The comment stands on the reported line, on another line of the same statement, or alone on the line above.
+    """
     file, _, line = (finding.where or "").rpartition(":")
     if not file or not line.isdigit():
         return False
-    comment = _COMMENT.search(linecache.getline(os.path.abspath(file), int(line)) or linecache.getline(file, int(line)))
-    if comment is None:
-        return False
-    ids = comment.group(1)
-    return ids is None or finding.id in {id.strip() for id in ids.split(",")}
+    lines = linecache.getlines(os.path.abspath(file)) or linecache.getlines(file)
+    for number in _lines_that_speak(lines, int(line)):
+        comment = _COMMENT.search(lines[number - 1])
+        if comment is not None and _names(comment.group(1), finding.id, f"{file}:{number}"):
+            return True
+    return False
+
+
+def _lines_that_speak(lines: Sequence[str], line: int) -> Iterator[int]:
+    """The lines on which a comment is about that line."""
+    if not 1 <= line <= len(lines):
+        return
+    first, last = _statement("".join(lines), line)
+    yield from range(first, last + 1)
+    if first > 1 and lines[first - 2].lstrip().startswith("#"):
+        yield first - 1
+
+
+@functools.lru_cache(maxsize=64)
+def _statement(source: str, line: int) -> tuple[int, int]:
+    """The first and the last line of the innermost simple statement that a line belongs to."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    except (SyntaxError, ValueError):
+        return line, line
+    spans = [(node.lineno, node.end_lineno or node.lineno) for node in nodes]
+    return min((span for span in spans if span[0] <= line <= span[1]), key=lambda span: span[1] - span[0], default=(line, line))
+
+
+def _names(ids: str | None, id: str, place: str) -> bool:
+    """Whether the ids of a comment have this one; one that the doctor does not know is said, once."""
+    if ids is None:
+        return True
+    named = {one.strip() for one in ids.split(",")}
+    for one in sorted(named - set(CATALOGUE)):
+        if one and f"{place} {one}" not in _told:
+            _told.add(f"{place} {one}")
+            close = difflib.get_close_matches(one, CATALOGUE, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            print(f"instep doctor: {place}: the comment ignores {one!r}, which the doctor does not know{hint}", file=sys.stderr)
+    return id in named

@@ -24,9 +24,12 @@ def treat(folder: Path) -> None:
     locator.roots = tuple(root + os.sep for root in told["roots"] if root)
     protect(told["protected"])
     restore_start(folder)
-    fixes = [Fix(one["id"], one["where"], one["evidence"], locator) for one in told["remedies"]]
     curves = Curves(locator, evaluations=True)
     curves.install()
+    fixes = [
+        Fix(one["id"], one["where"], one["evidence"], locator, told["measures_only"], curves.note_right_loss)
+        for one in told["remedies"]
+    ]
     for fix in fixes:
         REMEDIES[fix.id].apply(fix)
     process = os.getpid()

@@ -7,7 +7,7 @@ file an area; the table here is read without torch.
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from instep.doctor.sites import Locator
@@ -21,12 +21,21 @@ class Fix:
     where: str | None
     evidence: Mapping[str, Any]
     locator: Locator
-    count: int = 0  # how often it changed something
-    kept: list[Any] = field(default_factory=list)  # what must live as long as the process
+    measures_only: bool = False  # the right loss is noted, and the script goes on with its own
+    note: Callable[[Any], None] = lambda _: None  # hears of losses by the right formula
+    count: int = 0  # how often it acted
 
     def is_here(self) -> bool:
         """Whether the line of the finding is the one that is running."""
         return self.where is None or self.locator.site(2) == self.where
+
+    def choose(self, wrong: Callable[[], Any], right: Callable[[], Any]) -> Any:
+        """The loss that the script goes on with, where a remedy has another one for it."""
+        self.count += 1
+        value = right()
+        if value.requires_grad:
+            self.note(value.detach())
+        return wrong() if self.measures_only else value
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Remedy:
     words: str
     function: str  # "area:name"
     shows: Literal["training", "evaluation"] = "training"  # where its effect is to be looked for
-    other_formula: bool = False  # the loss becomes another number: its two curves do not measure the same
+    other_formula: bool = False  # the loss becomes another number: the script as it is must be measured by that one too
 
     def apply(self, fix: Fix) -> None:
         area, _, name = self.function.partition(":")
@@ -64,7 +73,7 @@ REMEDIES = {
     "clip-of-partial-cycle": Remedy("gradients are clipped once, before the step", _CLIP),
     "clip-before-unscale": Remedy("gradients are clipped when they are unscaled, before the step", _CLIP),
     "evaluated-in-train-mode": Remedy("the evaluation runs in eval mode", "modes:evaluate", shows="evaluation"),
-    "trained-in-eval-mode": Remedy("the training runs in train mode", "modes:train"),
+    "trained-in-eval-mode": Remedy("the training runs in train mode", "modes:train", shows="evaluation"),
     "dropout-in-eval": Remedy("dropout follows the mode of its module", "modes:follow", shows="evaluation"),
     "frozen-batchnorm-moves": Remedy("BatchNorm of frozen layers stays in eval mode", "modes:freeze_batchnorm", shows="evaluation"),
     "batch-first": Remedy("the layer takes the other dimension as the batch", "modes:switch_batch_first"),
@@ -74,7 +83,7 @@ REMEDIES = {
     ),
     "lambda-absolute-lr": Remedy("the function of LambdaLR is divided by the learning rate", "schedules:divide_by_rate"),
     "plateau-wrong-sign": Remedy("ReduceLROnPlateau waits for the other direction", "schedules:turn_round"),
-    "not-shuffled": Remedy("the training samples are shuffled", "data:shuffle"),
-    "sampler-epoch-not-set": Remedy("set_epoch() is called at the start of each pass", "data:set_epochs"),
-    "same-batch-every-step": Remedy("the loader goes on to its next batch", "data:go_on"),
+    "not-shuffled": Remedy("the training samples are shuffled", "data:shuffle", shows="evaluation"),
+    "sampler-epoch-not-set": Remedy("set_epoch() is called at the start of each pass", "data:set_epochs", shows="evaluation"),
+    "same-batch-every-step": Remedy("the loader goes on to its next batch", "data:go_on", shows="evaluation"),
 }

@@ -87,7 +87,7 @@ def clip_before_step(fix: Fix) -> None:
             return original(tensors, *args, **kwargs)
         wanted[original.__name__] = (tensors, lambda: original(tensors, *args, **kwargs))
         gradients = [tensor.grad for tensor in tensors if tensor.grad is not None]
-        return clip_grad.get_total_norm(gradients) if original.__name__ == "clip_grad_norm_" else None
+        return torch.nn.utils.get_total_norm(gradients) if original.__name__ == "clip_grad_norm_" else None
 
     def before_step(optimizer: Optimizer, *_: Any) -> None:
         own = {id(tensor) for tensor in _parameters(optimizer)}

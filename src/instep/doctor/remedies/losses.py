@@ -1,5 +1,6 @@
 """Remedies of losses: another input or target goes into torch's loss function."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +31,8 @@ def _take_out(fix: Fix, loss: str, squashers: tuple[str, ...]) -> None:
             wrap(owner, name, _remember)
 
     def around(original: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        before = _before(input)
-        if before is not None:
-            fix.count += 1
-        return original(input if before is None else before, *args, **kwargs)
+        before, wrong = _before(input), functools.partial(original, input, *args, **kwargs)
+        return wrong() if before is None else fix.choose(wrong, lambda: original(before, *args, **kwargs))
 
     wrap(functional, loss, around)
 
@@ -54,10 +53,13 @@ def _before(input: Tensor) -> Tensor | None:
     while node is not None and node.name().startswith(VIEWS) and node.next_functions:
         node = node.next_functions[0][0]
     name = node.name() if node is not None else ""
-    tiny = torch.finfo(input.dtype).tiny if input.is_floating_point() else 0.0
     if name.startswith("SoftmaxBackward") or _are_probabilities(input):
-        return input.clamp_min(tiny).log()
+        return _logarithm(input)
     return torch.logit(input, eps=1e-7) if name.startswith("SigmoidBackward") else None
+
+
+def _logarithm(input: Tensor) -> Tensor:
+    return input.clamp_min(torch.finfo(input.dtype).tiny).log()
 
 
 def _are_probabilities(input: Tensor) -> bool:
@@ -72,12 +74,11 @@ def normalise(fix: Fix) -> None:
     """NLL loss gets log-probabilities, whatever it was given."""
 
     def around(original: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        sums = input.detach().logsumexp(1)
-        if float(sums.abs().max()) > 1e-3:
-            fix.count += 1
-            tiny = torch.finfo(input.dtype).tiny
-            input = input.clamp_min(tiny).log() if _are_probabilities(input) else input.log_softmax(1)
-        return original(input, *args, **kwargs)
+        wrong = functools.partial(original, input, *args, **kwargs)
+        if float(input.detach().logsumexp(1).abs().max()) <= 1e-3:
+            return wrong()
+        normalised = _logarithm(input) if _are_probabilities(input) else input.log_softmax(1)
+        return fix.choose(wrong, lambda: original(normalised, *args, **kwargs))
 
     wrap(functional, "nll_loss", around)
 
@@ -86,10 +87,10 @@ def take_logarithms(fix: Fix) -> None:
     """KL divergence gets the logarithm of an input that has values above 0."""
 
     def around(original: Callable[..., Any], input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if bool((input.detach() > 0).any()):
-            fix.count += 1
-            input = input.clamp_min(torch.finfo(input.dtype).tiny).log()
-        return original(input, *args, **kwargs)
+        wrong = functools.partial(original, input, *args, **kwargs)
+        if not bool((input.detach() > 0).any()):
+            return wrong()
+        return fix.choose(wrong, lambda: original(_logarithm(input), *args, **kwargs))
 
     wrap(functional, "kl_div", around)
 
@@ -98,10 +99,10 @@ def shape_target(fix: Fix) -> None:
     """A target of as many elements as the prediction gets its shape."""
 
     def around(original: Callable[..., Any], input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if input.shape != target.shape and input.numel() == target.numel():
-            fix.count += 1
-            target = target.reshape(input.shape)
-        return original(input, target, *args, **kwargs)
+        wrong = functools.partial(original, input, target, *args, **kwargs)
+        if input.shape == target.shape or input.numel() != target.numel():
+            return wrong()
+        return fix.choose(wrong, lambda: original(input, target.reshape(input.shape), *args, **kwargs))
 
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
         wrap(functional, name, around)
@@ -111,9 +112,9 @@ def ignore_padding(fix: Fix) -> None:
     """Cross-entropy ignores the value that the finding names."""
 
     def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if fix.is_here() and len(args) <= 4:
-            fix.count += 1
-            kwargs["ignore_index"] = fix.evidence["value"]
-        return original(*args, **kwargs)
+        wrong = functools.partial(original, *args, **kwargs)
+        if not fix.is_here() or len(args) > 4:
+            return wrong()
+        return fix.choose(wrong, lambda: original(*args, **{**kwargs, "ignore_index": fix.evidence["value"]}))
 
     wrap(functional, "cross_entropy", around)
