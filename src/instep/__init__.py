@@ -138,5 +138,12 @@ def _import(home: str) -> "Any":
         gc.enable()
 
 
+def load_ipython_extension(shell: "Any") -> None:
+    """What `%load_ext instep` calls: gives a notebook `%%doctor`."""
+    from instep.plugins.notebook import load
+
+    load(shell)
+
+
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])

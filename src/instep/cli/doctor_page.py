@@ -49,7 +49,9 @@ def loss_charts(curves: Sequence[Curve], findings: Sequence[Finding]) -> list[Ch
         return []
     lines = tuple(Line(curve.where, curve.steps, curve.values, colour) for colour, curve in enumerate(drawn))
     since = [(one.since_step, one.id) for one in findings if one.level != "hint" and one.since_step is not None]
-    marks = tuple(Mark(f"{id} from step {step}", step, colour=FIRST_MARK + place) for place, (step, id) in enumerate(since[:MOST_MARKS]))
+    marks = tuple(
+        Mark(f"{id} from step {step}", step, colour=FIRST_MARK + place) for place, (step, id) in enumerate(since[:MOST_MARKS])
+    )
     return [Chart("Training loss", "step", lines, marks)]
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from instep.doctor.curves import Curve
 from instep.doctor.finding import Finding
@@ -16,7 +17,9 @@ END, LEAST = 0.2, 3  # of a curve, whose mean is where it ends; values that this
 CLEAR = 0.05  # of what the loss fell, by which two ends must differ
 SIDES = ("as it is", "with the fix")
 WIDE = 100.0  # of the highest to the lowest value, from where on bars show logarithms
-SYMPTOMS = frozenset({"diverging-loss", "non-finite", "constant-loss", "exploding-updates", "vanishing-updates", "dead-parameter"})
+SYMPTOMS = frozenset(
+    {"diverging-loss", "non-finite", "constant-loss", "exploding-updates", "vanishing-updates", "dead-parameter"}
+)
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ def _at(curve: Curve, place: int, bars: int) -> int:
 
 def _means(values: Sequence[float], count: int) -> list[float]:
     cuts = [len(values) * place // count for place in range(count + 1)]
-    return [math.fsum(values[a:b]) / (b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
 
 
 def end_of(curve: Curve) -> float:

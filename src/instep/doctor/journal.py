@@ -55,7 +55,9 @@ class Journal:
             return
         findings = self.findings()
         if settings.json is not None:
-            told = [finding.as_json() | state for finding, state in zip(findings, states(findings, settings.baseline), strict=True)]
+            told = [
+                finding.as_json() | state for finding, state in zip(findings, states(findings, settings.baseline), strict=True)
+            ]
             _replace(Path(settings.json), {"complete": complete, "findings": told})
         if settings.sarif is not None:
             _replace(Path(settings.sarif), as_sarif(findings, baseline=settings.baseline))

@@ -101,10 +101,14 @@ class Patches:
                 self._replace(patch)
 
     def rebind(self, is_users: Callable[[str], bool]) -> None:
-        """Replace the names that the user's modules have imported already (`from torch.nn.functional import cross_entropy`)."""
+        """Replace the names that the user's modules have imported already (`from torch.nn.functional import cross_entropy`).
+
+        Those of a notebook stand in `__main__`, which has no file there.
+        """
         known = {id(each.original): each for each in self._installed if not isinstance(each.owner, type)}
         for module in list(sys.modules.values()):
-            if not isinstance(module, ModuleType) or not is_users(getattr(module, "__file__", None) or ""):
+            file = getattr(module, "__file__", None) or ""
+            if not isinstance(module, ModuleType) or not (is_users(file) or (not file and module.__name__ == "__main__")):
                 continue
             for name, value in list(vars(module).items()):
                 if (each := known.get(id(value))) is not None:

@@ -12,10 +12,11 @@ from instep.errors import DescriptionError
 from instep.text import PROSE, Paint, plain, wrapped
 
 # Words that every symptom could have.
-COMMON = frozenset(
-    "a an and the my is are was be it its of to in on for with not no does do doesn't don't never always very at all i we "
-    "model training train network why what when than then".split()
-)
+_FILLING = """
+    a an and the my is are was be it its of to in on for with not no does do dont never always very at all i we model training train
+    network why what when than then
+"""
+COMMON = frozenset(_FILLING.split())
 SAME = {
     "doesnt": "not", "stuck": "constant", "flat": "constant", "increases": "rises", "increasing": "rises", "grows": "rises",
     "nans": "nan", "acc": "accuracy", "val": "validation", "lr": "learning", "oom": "memory", "leak": "memory", "ram": "memory",

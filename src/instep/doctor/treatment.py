@@ -103,4 +103,3 @@ def restore_start(folder: Path) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None and saved["numpy"] is not None:
         numpy.random.set_state(tuple(saved["numpy"]))
-

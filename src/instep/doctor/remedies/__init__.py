@@ -62,7 +62,9 @@ REMEDIES = {
         "the sigmoid before the loss is taken out", "losses:take_out_sigmoid", other_formula=True
     ),
     "nll-on-unnormalised": Remedy("log-probabilities go into the loss", "losses:normalise", other_formula=True),
-    "kl-on-probabilities": Remedy("logarithms of the probabilities go into the loss", "losses:take_logarithms", other_formula=True),
+    "kl-on-probabilities": Remedy(
+        "logarithms of the probabilities go into the loss", "losses:take_logarithms", other_formula=True
+    ),
     "loss-broadcast": Remedy("the target gets the shape of the prediction", "losses:shape_target", other_formula=True),
     "padding-in-loss": Remedy("the padding is ignored by the loss", "losses:ignore_padding", other_formula=True),
     "accumulation-not-divided": Remedy("each loss is divided by the number of backwards a step", "gradients:divide"),
@@ -75,7 +77,9 @@ REMEDIES = {
     "evaluated-in-train-mode": Remedy("the evaluation runs in eval mode", "modes:evaluate", shows="evaluation"),
     "trained-in-eval-mode": Remedy("the training runs in train mode", "modes:train", shows="evaluation"),
     "dropout-in-eval": Remedy("dropout follows the mode of its module", "modes:follow", shows="evaluation"),
-    "frozen-batchnorm-moves": Remedy("BatchNorm of frozen layers stays in eval mode", "modes:freeze_batchnorm", shows="evaluation"),
+    "frozen-batchnorm-moves": Remedy(
+        "BatchNorm of frozen layers stays in eval mode", "modes:freeze_batchnorm", shows="evaluation"
+    ),
     "batch-first": Remedy("the layer takes the other dimension as the batch", "modes:switch_batch_first"),
     "schedule-wrong-unit": Remedy("the schedule is stepped in the other unit", "schedules:change_unit"),
     "scheduler-before-optimizer": Remedy(

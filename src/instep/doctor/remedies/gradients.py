@@ -41,6 +41,7 @@ def _clear_used(then: Callable[[Optimizer], None]) -> None:
 
 def clear_later(fix: Fix) -> None:
     """`zero_grad()` at the line of the finding does nothing; what a step has used is cleared before the next backward."""
+
     def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if fix.is_here():
             fix.count += 1
@@ -121,4 +122,5 @@ def _parameters(optimizer: Optimizer, *, with_gradient: bool = False) -> list[Te
 
 
 def _subclasses(kind: type) -> list[type]:
-    return [each for child in kind.__subclasses__() for each in (child, *_subclasses(child))]
+    children: list[type] = kind.__subclasses__()
+    return [each for child in children for each in (child, *_subclasses(child))]

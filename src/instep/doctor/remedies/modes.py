@@ -100,10 +100,10 @@ def switch_batch_first(fix: Fix) -> None:
         if type(module).__name__ != fix.evidence["layer"] or getattr(module, "batch_first", None) is not wrong:
             return original(module, *args, **kwargs)
         fix.count += 1
-        module.batch_first = not wrong
+        setattr(module, "batch_first", not wrong)  # noqa: B010  # which few modules have
         try:
             return original(module, *args, **kwargs)
         finally:
-            module.batch_first = wrong
+            setattr(module, "batch_first", wrong)  # noqa: B010
 
     wrap(nn.Module, "__call__", around)

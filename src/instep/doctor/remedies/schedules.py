@@ -94,7 +94,9 @@ def wait_for_optimizer(fix: Fix) -> None:
 def divide_by_rate(fix: Fix) -> None:
     """What the functions of LambdaLR give is divided by the learning rate that it will be multiplied with."""
 
-    def around(original: Callable[..., Any], scheduler: Any, optimizer: Optimizer, lr_lambda: Any, *args: Any, **kwargs: Any) -> Any:
+    def around(
+        original: Callable[..., Any], scheduler: Any, optimizer: Optimizer, lr_lambda: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         rates = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
         given = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * len(rates)
         fix.count += 1
