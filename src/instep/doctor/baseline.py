@@ -35,11 +35,12 @@ def read_baseline(path: Path) -> Counter[Key]:
         raise DescriptionError(f"there is no baseline {path}; write one with --baseline {path} --write-baseline.")
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        if told["version"] != VERSION:
-            raise DescriptionError(f"{path} is a baseline of version {told['version']}; this Instep reads version {VERSION}.")
-        return Counter({(one["id"], one["file"], one["line"]): int(one["count"]) for one in told["findings"]})
+        version = told["version"]
+        if version == VERSION:
+            return Counter({(one["id"], one["file"], one["line"]): int(one["count"]) for one in told["findings"]})
     except (ValueError, KeyError, TypeError, AttributeError):
         raise DescriptionError(f"{path} is no baseline of the doctor; write one anew with --write-baseline.") from None
+    raise DescriptionError(f"{path} is a baseline of version {version}; this Instep reads version {VERSION}.")
 
 
 def split_known(findings: Sequence[Finding], path: Path) -> tuple[list[Finding], list[Finding]]:

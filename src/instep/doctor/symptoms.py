@@ -13,8 +13,8 @@ from instep.text import PROSE, Paint, plain, wrapped
 
 # Words that every symptom could have.
 _FILLING = """
-    a an and the my is are was be it its of to in on for with not no does do dont never always very at all i we model training train
-    network why what when than then
+    a an and the my is are was be it its of to in on for with not no does do dont never always very at all i we model training
+    train network why what when than then
 """
 COMMON = frozenset(_FILLING.split())
 SAME = {

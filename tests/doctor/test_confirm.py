@@ -1,0 +1,174 @@
+"""`instep doctor --confirm`: a second run with the fix in memory, in a copy of the folder, and what the two runs show."""
+
+import json
+import math
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from doctor.test_launch import doctor
+from instep.doctor.confirm import Comparison, Pair, can_be_tried, end_of, is_clear, pair_up, verdict
+from instep.doctor.curves import MOST, Curve, read_curves
+from instep.doctor.finding import Finding
+from instep.doctor.second_run import Command, SecondRun, TooLarge, run_again
+
+SCRIPT = """
+    import os, random, sys
+    import numpy as np
+    import torch
+    from torch import nn
+
+    x = torch.randn(64, 4)
+    y = (x[:, :2].sum(1) > 0).long()
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(40):
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+    print(loss.item(), random.random(), np.random.rand())
+    torch.save(model.state_dict(), "weights.pt")
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "log.txt"), "a") as log:
+        log.write("run")
+    if sys.argv[1:]:
+        open(sys.argv[1], "w")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(dedent(SCRIPT))
+    return folder
+
+
+def test_both_losses_side_by_side(project: Path, tmp_path: Path) -> None:
+    """With a page, a baseline and all: one run. The script has no seed, and both runs begin with the same weights."""
+    options = ("--confirm", "--html", "../page.html", "--baseline", "../known.json", "--write-baseline")
+    done = doctor(project, *options, "--fail-on", "error", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1  # the second run says nothing
+    assert (project / "log.txt").read_text() == "run"  # and writes into its copy
+    said = done.stderr[done.stderr.index("running again") :]
+    assert "running again with the fix in a copy of the folder, its output hidden" in said.replace("\n", " ")
+    assert "  missing-zero-grad: gradients that a step has used are cleared before the" in said
+    assert "next backward (39 times)" in said
+    assert "training loss at train.py:13, 40 values" in said
+    ((_, before, after),) = [line.split() for line in said.splitlines() if line.split()[:1] == ["1"]]
+    assert before == after  # of the first step, to the last digit shown
+    assert "Verdict: " in said
+    known = json.loads((tmp_path / "known.json").read_text())
+    assert {"id": "missing-zero-grad", "file": "project/train.py", "line": "optimizer.step()", "count": 1} in known["findings"]
+    page = (tmp_path / "page.html").read_text()
+    assert "<h2>With the fix</h2><p>Verdict: " in page
+    assert '<span class="line marked"><span class="number">14</span>    optimizer.step()</span>' in page
+
+
+def test_writing_into_the_folder_itself_is_refused(project: Path, tmp_path: Path) -> None:
+    own = project / "elsewhere.txt"
+    command = Command("train.py", (str(own),), False, project, _environment())
+    found = [Finding("missing-zero-grad", "seen", where="train.py:14")]
+    run = run_again(command, found, tmp_path, here=False)
+    assert run.code == 1
+    assert run.said[-1] == f"PermissionError: --confirm does not write to {own}, which is not in its copy of the folder"
+    assert not own.exists()
+    assert run.counts == {"missing-zero-grad": 39}
+    assert [(curve.kind, curve.where, curve.count) for curve in run.curves] == [("training loss", "train.py:13", 40)]
+
+
+def test_a_large_folder_is_not_copied(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("instep.doctor.second_run.MOST_BYTES", 100)
+    command = Command("train.py", (), False, project, _environment())
+    with pytest.raises(
+        TooLarge, match=r"in a copy of .*project, and that is \d+ B; start it from a smaller folder, or let it run"
+    ):
+        run_again(command, [], project, here=False)
+
+
+def test_what_has_a_remedy() -> None:
+    found = [
+        Finding("missing-zero-grad", "seen"),
+        Finding("train-valid-overlap", "seen"),
+        Finding("no-seed", "seen"),
+        Finding("not-shuffled", "seen", severity="hint"),
+    ]
+    tried, untried = can_be_tried(found)
+    assert [one.id for one in tried] == ["missing-zero-grad"]
+    assert [one.id for one in untried] == ["train-valid-overlap"]
+
+
+def curve(values: list[float], *, kind: str = "training loss", where: str = "a.py:3") -> Curve:
+    return Curve(kind, where, list(range(len(values))), values)  # type: ignore[arg-type]
+
+
+def falling(end: float) -> list[float]:
+    return [end + (2.0 - end) * math.exp(-step / 8) for step in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (falling(1.5), falling(0.1), r"confirmed\. With the fix the training loss ends lower, at 0\.10\d+ in place of 1\.50"),
+        (falling(0.1), falling(1.5), "ends higher, at .* That does not make the script right"),
+        (falling(0.5), falling(0.5), "ends about the same, .*in so many steps the fix changes little"),
+        (falling(0.5), [v + 0.3 * (-1) ** i for i, v in enumerate(falling(0.45))], "ends about the same"),  # noise
+        ([1.0, math.nan, math.nan, math.nan], falling(0.1), "with the fix the training loss stays finite and ends at"),
+        (falling(0.1), [1.0, math.inf, math.inf, math.inf], "with the fix the training loss does not stay finite"),
+        ([2.0, 1.9], [2.0, 0.1], "ends about the same"),  # two values tell nothing
+    ],
+)
+def test_the_verdict_says_what_the_curves_show(before: list[float], after: list[float], words: str) -> None:
+    found = [Finding("missing-zero-grad", "seen")]
+    run = SecondRun(0, [curve(after)], {"missing-zero-grad": 5})
+    comparison = Comparison(found, [], [curve(before)], run)
+    assert re.search(words, comparison.verdict), comparison.verdict
+    assert comparison.render(width=80).endswith(comparison.verdict.rsplit(maxsplit=1)[-1])
+
+
+def test_what_decides() -> None:
+    """The evaluation, where the fix shows there; the right formula, where the loss becomes another number."""
+    kinds = ("training loss", "loss by the right formula", "evaluation loss", "share of right answers")
+    curves = [curve(falling(0.5), kind=kind) for kind in kinds]
+    for id, first in (
+        ("missing-zero-grad", "training loss"),
+        ("evaluated-in-train-mode", "evaluation loss"),
+        ("softmax-before-cross-entropy", "loss by the right formula"),
+    ):
+        comparison = Comparison([Finding(id, "seen")], [], curves, SecondRun(0, curves, {id: 1}))
+        assert comparison.pairs[0].before.kind == first
+
+
+def test_nothing_is_claimed_where_nothing_was_seen() -> None:
+    pairs = pair_up([curve(falling(0.5))], [curve(falling(0.1))])
+    assert "The fixes did not come to act" in verdict(pairs, ["missing-zero-grad"], SecondRun(0, [], {"missing-zero-grad": 0}))
+    assert "no loss in common" in verdict([], ["missing-zero-grad"], SecondRun(0, [], {"missing-zero-grad": 1}))
+    assert "The second run failed" in verdict(pairs, ["missing-zero-grad"], SecondRun(1, [], {"missing-zero-grad": 1}))
+    assert is_clear(pairs[0])
+    assert not is_clear(Pair(curve([1.0] * 9), curve([1.0] * 9)))
+
+
+def test_a_long_curve_becomes_a_coarser_one(tmp_path: Path) -> None:
+    long = Curve("training loss", "a.py:1")
+    for step in range(3 * MOST):
+        long.add(step, float(step))
+    assert len(long.values) <= MOST
+    assert long.stride == 4
+    assert long.values[:2] == [1.5, 5.5]
+    assert long.steps[:2] == [0, 4]
+    assert long.count == 3 * MOST
+    assert end_of(curve([9.0, 1.0, 2.0, 3.0])) == 2.0
+    (tmp_path / "1.curves.json").write_text(json.dumps([curve([1.0]).as_json()]))
+    (tmp_path / "2.curves.json").write_text(json.dumps([long.as_json()]))
+    (tmp_path / "3.curves.json").write_text("[{")  # of a process that was killed
+    assert [one.count for one in read_curves(tmp_path)] == [3 * MOST]
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    import instep
+
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(instep.__file__).parent.parent)}
