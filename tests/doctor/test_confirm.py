@@ -12,6 +12,7 @@ from doctor.test_launch import doctor
 from instep.doctor.confirm import Comparison, Pair, can_be_tried, end_of, is_clear, pair_up, verdict
 from instep.doctor.curves import MOST, Curve, read_curves
 from instep.doctor.finding import Finding
+from instep.doctor.remedies import REMEDIES
 from instep.doctor.second_run import Command, SecondRun, TooLarge, run_again
 
 SCRIPT = """
@@ -77,6 +78,54 @@ def test_writing_into_the_folder_itself_is_refused(project: Path, tmp_path: Path
     assert not own.exists()
     assert run.counts == {"missing-zero-grad": 39}
     assert [(curve.kind, curve.where, curve.count) for curve in run.curves] == [("training loss", "train.py:13", 40)]
+
+
+SOFTMAX = """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    x = torch.randn(256, 8)
+    y = (x @ torch.randn(8, 5)).argmax(1)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 5), nn.Softmax(dim=1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(80):
+        optimizer.zero_grad()
+        output = model(x)
+        loss = nn.functional.cross_entropy(output, y)
+        loss.backward()
+        optimizer.step()
+        right = (output.argmax(1) == y).float().mean()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["from elsewhere", "as a module", "in place"])
+def test_a_loss_by_the_right_formula(how: str, tmp_path: Path) -> None:
+    """The script as it is is measured by the loss that the fix gives it, wherever it lies and however it is started."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").write_text(dedent(SOFTMAX))
+    arguments = {
+        "from elsewhere": ("--confirm", str(folder / "train.py")),
+        "as a module": ("--confirm", "-m", "train"),
+        "in place": ("--confirm-here", "train.py"),
+    }[how]
+    done = doctor(tmp_path if how == "from elsewhere" else folder, *arguments)
+    said = " ".join(done.stderr[done.stderr.index("running again") :].split())
+    assert said.startswith("running again twice, as it is and with the fix,")
+    assert ("in place: it writes its files once more" in said) == (how == "in place")
+    assert "the softmax (or sigmoid) before the loss is taken out (80 times)" in said
+    assert re.search(r"loss by the right formula at \S*train\.py:13, 80 values", said)
+    assert re.search(r"share of right answers at \S*train\.py:16, 80 values", said)
+    assert "Verdict: confirmed. With the fix the loss by the right formula ends lower" in said
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_the_docs_name_what_can_be_changed() -> None:
+    docs = (Path(__file__).parent.parent.parent / "docs" / "doctor.md").read_text(encoding="utf-8")
+    named = docs.partition("In memory can be changed: ")[2].partition(". Others")[0]
+    assert named == ", ".join(f"`{id}`" for id in REMEDIES)
 
 
 def test_a_large_folder_is_not_copied(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
