@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from doctor.test_launch import doctor
+from doctor.test_launch import doctor, ran
 from instep.doctor.confirm import Comparison, Pair, can_be_tried, end_of, is_clear, pair_up, verdict
 from instep.doctor.curves import MOST, Curve, read_curves
 from instep.doctor.finding import Finding
@@ -96,6 +96,7 @@ SOFTMAX = """
         loss.backward()
         optimizer.step()
         right = (output.argmax(1) == y).float().mean()
+    print(loss.item(), model[0].weight.sum().item())
 """
 
 
@@ -120,6 +121,7 @@ def test_a_loss_by_the_right_formula(how: str, tmp_path: Path) -> None:
     assert re.search(r"share of right answers at \S*train\.py:16, 80 values", said)
     assert "Verdict: confirmed. With the fix the loss by the right formula ends lower" in said
     assert not list(tmp_path.rglob("*.json"))
+    assert done.stdout == ran(folder, "train.py").stdout  # recording changes nothing
 
 
 def test_the_docs_name_what_can_be_changed() -> None:
@@ -188,6 +190,8 @@ def test_what_decides() -> None:
     ):
         comparison = Comparison([Finding(id, "seen")], [], curves, SecondRun(0, curves, {id: 1}))
         assert comparison.pairs[0].before.kind == first
+    blind = Comparison([Finding("dropout-in-eval", "seen")], [], curves[:1], SecondRun(0, curves, {"dropout-in-eval": 1}))
+    assert blind.verdict.startswith("Verdict: none. The fix changes the evaluation")
 
 
 def test_nothing_is_claimed_where_nothing_was_seen() -> None:

@@ -28,7 +28,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.run_cell("%load_ext instep")
     made.run_cell(IMPORTS)
     yield made
-    made.history_manager.end_session()
+    if made.history_manager is not None:
+        made.history_manager.end_session()
     InteractiveShell.clear_instance()
 
 

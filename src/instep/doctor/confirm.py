@@ -106,7 +106,7 @@ def _chosen(pairs: list[Pair], ids: Sequence[str]) -> list[Pair]:
     kinds = ["training loss"]
     if any(REMEDIES[id].other_formula for id in ids):
         kinds = ["loss by the right formula", "share of right answers"]
-    elif any(REMEDIES[id].shows == "evaluation" for id in ids):
+    elif any(REMEDIES[id].shows != "training" for id in ids):
         kinds = ["evaluation loss", "share of right answers", "training loss"]
     found = [next((pair for pair in pairs if pair.before.kind == kind), None) for kind in kinds]
     return [pair for pair in found if pair is not None]
@@ -158,6 +158,10 @@ def verdict(pairs: Sequence[Pair], ids: Sequence[str], run: SecondRun) -> str:
         return "Verdict: none. The fixes did not come to act: what they change is not done by a function of torch's there."
     if not pairs:
         return "Verdict: none. The two runs have no loss in common that could be compared."
+    if pairs[0].before.kind == "training loss" and all(REMEDIES[id].shows == "evaluation" for id in ids):
+        return (
+            "Verdict: none. The fix changes the evaluation, which has no loss and no comparison of torch's; see what it prints."
+        )
     said = _compared(pairs[0])
     return f"Verdict: {said}" + (" The second run failed, so this is about what it did until then." if run.code else "")
 

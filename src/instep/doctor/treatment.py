@@ -94,6 +94,10 @@ def restore_start(folder: Path) -> None:
     import torch
 
     path = folder / START
+    try:
+        os.close(os.open(folder / f"{START}.used", os.O_CREAT | os.O_EXCL))
+    except OSError:  # a process that the script started has its own, as in the first run
+        return
     if not path.is_file():
         return
     saved = json.loads(path.read_text())

@@ -44,7 +44,7 @@ class Remedy:
 
     words: str
     function: str  # "area:name"
-    shows: Literal["training", "evaluation"] = "training"  # where its effect is to be looked for
+    shows: Literal["training", "evaluation", "both"] = "training"  # where its effect is to be looked for
     other_formula: bool = False  # the loss becomes another number: the script as it is must be measured by that one too
 
     def apply(self, fix: Fix) -> None:
@@ -75,11 +75,9 @@ REMEDIES = {
     "clip-of-partial-cycle": Remedy("gradients are clipped once, before the step", _CLIP),
     "clip-before-unscale": Remedy("gradients are clipped when they are unscaled, before the step", _CLIP),
     "evaluated-in-train-mode": Remedy("the evaluation runs in eval mode", "modes:evaluate", shows="evaluation"),
-    "trained-in-eval-mode": Remedy("the training runs in train mode", "modes:train", shows="evaluation"),
+    "trained-in-eval-mode": Remedy("the training runs in train mode", "modes:train", shows="both"),
     "dropout-in-eval": Remedy("dropout follows the mode of its module", "modes:follow", shows="evaluation"),
-    "frozen-batchnorm-moves": Remedy(
-        "BatchNorm of frozen layers stays in eval mode", "modes:freeze_batchnorm", shows="evaluation"
-    ),
+    "frozen-batchnorm-moves": Remedy("BatchNorm of frozen layers stays in eval mode", "modes:freeze_batchnorm", shows="both"),
     "batch-first": Remedy("the layer takes the other dimension as the batch", "modes:switch_batch_first"),
     "schedule-wrong-unit": Remedy("the schedule is stepped in the other unit", "schedules:change_unit"),
     "scheduler-before-optimizer": Remedy(
@@ -87,7 +85,7 @@ REMEDIES = {
     ),
     "lambda-absolute-lr": Remedy("the function of LambdaLR is divided by the learning rate", "schedules:divide_by_rate"),
     "plateau-wrong-sign": Remedy("ReduceLROnPlateau waits for the other direction", "schedules:turn_round"),
-    "not-shuffled": Remedy("the training samples are shuffled", "data:shuffle", shows="evaluation"),
-    "sampler-epoch-not-set": Remedy("set_epoch() is called at the start of each pass", "data:set_epochs", shows="evaluation"),
-    "same-batch-every-step": Remedy("the loader goes on to its next batch", "data:go_on", shows="evaluation"),
+    "not-shuffled": Remedy("the training samples are shuffled", "data:shuffle", shows="both"),
+    "sampler-epoch-not-set": Remedy("set_epoch() is called at the start of each pass", "data:set_epochs", shows="both"),
+    "same-batch-every-step": Remedy("the loader goes on to its next batch", "data:go_on", shows="both"),
 }
