@@ -2,18 +2,22 @@
 
 import json
 import math
+import os
 import re
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+import instep
 from doctor.test_launch import doctor, ran
+from instep.cli import main
 from instep.doctor.confirm import Comparison, Pair, can_be_tried, end_of, is_clear, pair_up, verdict
 from instep.doctor.curves import MOST, Curve, read_curves
 from instep.doctor.finding import Finding
 from instep.doctor.remedies import REMEDIES
-from instep.doctor.second_run import Command, SecondRun, TooLarge, run_again
+from instep.doctor.second_run import Command, SecondRun, run_again
+from instep.errors import DescriptionError
 
 SCRIPT = """
     import os, random, sys
@@ -130,12 +134,27 @@ def test_the_docs_name_what_can_be_changed() -> None:
     assert named == ", ".join(f"`{id}`" for id in REMEDIES)
 
 
-def test_a_large_folder_is_not_copied(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_folder_is_not_copied(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("instep.doctor.second_run.MOST_BYTES", 100)
+    monkeypatch.chdir(project)
+    assert main(["doctor", "--confirm", "train.py"]) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"in a copy of \S*project, and that is \d+ B; start it from a smaller folder, or let it run in place", said)
+    assert not (project / "log.txt").exists()  # it is said before the first run
+
+
+def test_the_copy_may_lie_in_the_folder_itself(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where somebody works in the folder of temporary files."""
+    (project / "train.py").write_text("import pathlib, sys\nsys.exit(len(list(pathlib.Path().rglob('*.py'))))\n")
+    monkeypatch.setattr("tempfile.tempdir", str(project))
     command = Command("train.py", (), False, project, _environment())
-    with pytest.raises(
-        TooLarge, match=r"in a copy of .*project, and that is \d+ B; start it from a smaller folder, or let it run"
-    ):
+    assert run_again(command, [], project, here=False).code == 1  # one file, once
+
+
+def test_a_folder_that_cannot_be_copied(project: Path) -> None:
+    os.mkfifo(project / "pipe")
+    command = Command("train.py", (), False, project, _environment())
+    with pytest.raises(DescriptionError, match=r"could not be copied: .*pipe.* is a named pipe; .*--confirm-here"):
         run_again(command, [], project, here=False)
 
 
@@ -220,8 +239,4 @@ def test_a_long_curve_becomes_a_coarser_one(tmp_path: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    import os
-
-    import instep
-
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(instep.__file__).parent.parent)}

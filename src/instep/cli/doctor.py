@@ -96,10 +96,12 @@ def watch(given: DoctorOptions) -> int:
     """Run the script under the doctor, and what was asked for besides."""
     from instep.doctor.launch import Outcome
     from instep.doctor.launch import run as launch
-    from instep.doctor.second_run import Command
+    from instep.doctor.second_run import Command, check_size
 
     assert given.target is not None
     command = Command.of_now(given.target, given.arguments, module=given.module)
+    if "--confirm" in given.flags and "--confirm-here" not in given.flags:
+        check_size(command)
     wanted, html = settings(given), place_of(given, "--html")
     baseline = baseline_to_write(given)
 
@@ -129,7 +131,7 @@ def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> "Compariso
     """The second run, and both curves beside each other; None where there is nothing to try."""
     from instep.doctor.confirm import Comparison, can_be_tried, to_be_measured
     from instep.doctor.curves import read_curves
-    from instep.doctor.second_run import TooLarge, run_again
+    from instep.doctor.second_run import run_again
 
     tried, untried = can_be_tried(outcome.findings)
     if not tried:
@@ -140,12 +142,9 @@ def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> "Compariso
     where = "in place: it writes its files once more" if here else "in a copy of the folder, its output hidden"
     say(f"running again {times} {where} …")
     before = read_curves(outcome.folder)
-    try:
-        if measured:
-            before = run_again(command, measured, outcome.folder, here=here, measures_only=True).curves
-        run = run_again(command, tried, outcome.folder, here=here)
-    except TooLarge as error:
-        raise WrongUse(str(error)) from None
+    if measured:
+        before = run_again(command, measured, outcome.folder, here=here, measures_only=True).curves
+    run = run_again(command, tried, outcome.folder, here=here)
     comparison = Comparison(tried, untried, before, run)
     width = min(terminal_width(sys.stderr) or 80, PROSE)
     print("\n" + comparison.render(width=width, paint=paint_for(sys.stderr)), file=sys.stderr)

@@ -19,11 +19,13 @@ from instep.doctor.curves import Curve, read_curves
 from instep.doctor.finding import Finding
 from instep.doctor.launch import SECOND_RUN
 from instep.doctor.treatment import DONE, START
+from instep.errors import DescriptionError
 from instep.text import size
 
 MOST_BYTES = 2_000_000_000
 LEFT_OUT = frozenset({".git", ".hg", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "node_modules"})
 LAST_LINES = 8
+OWN = ("instep-confirm-", "instep-doctor-")  # folders that a run of the doctor makes
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,6 @@ class SecondRun:
     said: list[str] = field(default_factory=list)  # its last lines, where it failed
 
 
-class TooLarge(Exception):
-    """The working folder is not copied."""
-
-
 def run_again(
     command: Command, findings: Iterable[Finding], notes: Path, *, here: bool, measures_only: bool = False
 ) -> SecondRun:
@@ -66,7 +64,7 @@ def run_again(
 
     With `measures_only` the script trains as it is, and its loss by the right formula is noted besides.
     """
-    with tempfile.TemporaryDirectory(prefix="instep-confirm-") as name:
+    with tempfile.TemporaryDirectory(prefix=OWN[0]) as name:
         inside = Path(name)
         journal = inside / "journal"
         journal.mkdir()
@@ -106,22 +104,35 @@ def _start(command: Command, moved: dict[str, str], journal: Path, output: Path)
         ).returncode
 
 
-def _copies(command: Command, inside: Path) -> dict[str, str]:
-    """Copies of the working folder and, where it lies elsewhere, of the script's: from each to its copy."""
-    folders = [command.folder]
-    if not command.script_folder.is_relative_to(command.folder.resolve()):
-        folders.append(command.script_folder)
+def check_size(command: Command) -> None:
+    """Whether the folders can be copied: asked before the first run, which may take long. Raises `DescriptionError`."""
+    folders = _folders(command)
     total = sum(_size(folder) for folder in folders)
-    free = shutil.disk_usage(inside).free
-    if total > min(MOST_BYTES, free // 2):
-        raise TooLarge(
+    if total > min(MOST_BYTES, shutil.disk_usage(tempfile.gettempdir()).free // 2):
+        raise DescriptionError(
             f"--confirm runs the script again in a copy of {' and '.join(map(str, folders))}, and that is {size(total)}; "
             "start it from a smaller folder, or let it run in place with --confirm-here: it then writes its files once more."
         )
-    moved = {}
+
+
+def _folders(command: Command) -> list[Path]:
+    """The working folder, and the script's where it lies elsewhere."""
+    inside = command.script_folder.is_relative_to(command.folder.resolve())
+    return [command.folder] if inside else [command.folder, command.script_folder]
+
+
+def _copies(command: Command, inside: Path) -> dict[str, str]:
+    """Copies of the folders: from each to its copy."""
+    folders, moved = _folders(command), {}
     for number, folder in enumerate(folders):
         place = inside / f"copy-{number}" / folder.name
-        shutil.copytree(folder, place, symlinks=False, ignore=_left_out, ignore_dangling_symlinks=True)
+        try:
+            shutil.copytree(folder, place, symlinks=False, ignore=_left_out, ignore_dangling_symlinks=True)
+        except OSError as error:  # shutil's own is one: (from, to, why) for each file
+            first = error.args[0][0][2] if isinstance(error, shutil.Error) else error
+            raise DescriptionError(
+                f"{folder} could not be copied: {first}; --confirm-here runs in place, and the script writes its files once more."
+            ) from None
         moved[str(folder)] = str(place)
     if len(folders) == 1:
         below = command.script_folder.relative_to(command.folder.resolve())
@@ -130,8 +141,12 @@ def _copies(command: Command, inside: Path) -> dict[str, str]:
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
-    """Histories, caches, environments: nothing that a training reads."""
-    return {name for name in names if name in LEFT_OUT or os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))}
+    """Histories, caches, environments, and the copies themselves: nothing that a training reads."""
+    return {
+        name
+        for name in names
+        if name in LEFT_OUT or name.startswith(OWN) or os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
+    }
 
 
 def _size(folder: Path) -> int:
