@@ -60,6 +60,7 @@ def test_it_runs_alone(wheel: Path, tmp_path: Path) -> None:
     assert python("-m", "instep", "--version", cwd=work, path=installed) == f"instep {__version__}\n"
     assert "usage: instep COMMAND" in python("-m", "instep", "--help", cwd=work, path=installed)
     assert "zero_grad" in python("-m", "instep", "doctor", "--explain", "missing-zero-grad", cwd=work, path=installed)
+    assert "--instep-doctor" in python("-m", "pytest", "--help", cwd=work, path=installed)  # found by pytest itself
     python("-m", "instep", "init", cwd=work, path=installed)
     said = python("-m", "instep", "train", "train.py", "--epochs", "1", "--no-progress", cwd=work, path=installed)
     assert "runs/train: train/loss" in said
