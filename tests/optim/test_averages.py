@@ -144,6 +144,7 @@ def test_they_are_read_from_checkpoints(tmp_path: Path) -> None:
             {"swa": 4},
             r"swa= averages nothing: it begins after update 16 and takes in the weights every 4 updates, and the run has",
         ),
+        ({"swa": 9}, r"swa= averages nothing: it begins after update 36"),
         ({"swa": 0.75}, r"swa=0.75 does not say from which epoch on the weights are averaged; use a whole number"),
         ({"swa": "10 minutes"}, r"swa='10 minutes' does not say from which epoch"),
         ({"swa": -1}, r"swa=-1 does not say"),

@@ -52,7 +52,7 @@ class Averages:
 
     def taken(self, total_steps: int) -> int:
         """How often a run of so many updates takes in the weights for "swa"."""
-        return total_steps // self.swa_every - self.swa_start // self.swa_every
+        return max(0, total_steps // self.swa_every - self.swa_start // self.swa_every)
 
     def require_some(self, total_steps: int) -> None:
         """Raises where a run of so many updates would end before its weights are averaged."""
