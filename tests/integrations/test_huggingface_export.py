@@ -131,9 +131,14 @@ import torch
 from instep import Trainer, data
 
 
-def build(lr: float = 0.01) -> Trainer:
+def build(lr: float = 0.01, lora: bool = False) -> Trainer:
     transformers = hugging_face.load()
     model, _ = hugging_face.make("gpt2", dropout=0.1)
+    if lora:
+        import peft
+
+        config = peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
+        model = peft.get_peft_model(model, config)
     words = hugging_face.tokenizer()
     samples = [dict(words(text)) for text in hugging_face.sentences()]
     collate = transformers.DataCollatorForLanguageModeling(words, mlm=False)
@@ -178,3 +183,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (code, "models/lm is there already" in " ".join(err.split())) == (2, True)
     code, _, err = command("export", "runs/lm", "a", "-o", "b")
     assert (code, "a and -o b both say where to write" in " ".join(err.split())) == (2, True)
+    assert command("train", "lm.py", "--lora", "--folder", "runs/lora")[0] == 0
+    code, out, err = command("export", "runs/lora", "--to", "hf", "models/lora")
+    assert code == 0, err
+    assert " ".join(out.split()).endswith("load it with PeftModelForCausalLM.from_pretrained(base_model, 'models/lora')")

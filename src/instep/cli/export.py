@@ -59,7 +59,8 @@ def export_pretrained(own: ExportOptions, output: Path) -> int:
         found = rebuild.rebuild(own.run, own.which, own.file, own.weights)
         model = type(found.trainer.model).__name__
         files = save_pretrained(found.trainer, output)
-    words = f"wrote {output}: {found} ({', '.join(files)}); load it with {model}.from_pretrained({str(output)!r})"
+    base = "base_model, " if "adapter_config.json" in files else ""  # an adapter is put on a base that the reader has
+    words = f"wrote {output}: {found} ({', '.join(files)}); load it with {model}.from_pretrained({base}{str(output)!r})"
     print(fold_for(sys.stdout, words))
     return 0
 
