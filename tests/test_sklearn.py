@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, ObjectiveError
 
 pytestmark = pytest.mark.extras
 pytest.importorskip("sklearn")
@@ -254,6 +254,10 @@ def test_models_that_do_not_fit() -> None:
         classifier(lambda inputs, outputs: 3).fit(X, KIND)
     with pytest.raises(DescriptionError, match=r"model__width= is a setting of a function, and model is a module already"):
         classifier(build(4, 2), model__width=3).fit(X, KIND)
+    with pytest.raises(DescriptionError, match=r"the model gives 7 outputs a row for 2 classes; it needs 2\."):
+        classifier(nn.Linear(4, 7)).fit(X, KIND)
+    with pytest.raises(ObjectiveError, match=r"takes 3 features and got an input of shape \(16, 4\)"):
+        classifier(nn.Linear(3, 2)).fit(X, KIND)
     with pytest.raises(ValueError, match=r"y has one class, 'ripe'; a classifier needs two or more"):
         classifier().fit(X, np.full(120, "ripe", dtype=object))
     with pytest.raises(ValueError, match=r"the label 'blue' is no class of the training data"):

@@ -4,6 +4,7 @@ Each `fit` makes a Trainer and runs it; arguments that are not listed in a signa
 goes between arrays and tensors: types, labels of any kind, shapes of outputs. It needs scikit-learn (the extra `sklearn`).
 """
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Mapping
@@ -111,7 +112,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         model = self._make_model(x, outputs, seed)
         self._dtype_ = self._input_type(model, x)
         inputs = self._as_input(x)
-        target = _in_shape(target, _output_shape(model, inputs), float_type(model) or torch.float32)
+        shape = _output_shape(model, inputs)
+        self._require_outputs(shape, outputs)
+        target = _in_shape(target, shape, float_type(model) or torch.float32)
         lr = {} if self.lr is None else {"lr": self.lr}
         trainer = Trainer(
             model,
@@ -166,6 +169,9 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         x, y = self.valid
         x = validate_data(self, x, reset=False, dtype="numeric", allow_nd=True)
         return self._as_input(x), self._target_of(y).to(target.dtype).reshape(len(x), *target.shape[1:])
+
+    def _require_outputs(self, shape: tuple[int, ...], outputs: int) -> None:
+        """Raises where outputs of this shape a row cannot be what is predicted; () is not known."""
 
     def _target_of(self, y: Any) -> Tensor:
         raise NotImplementedError
@@ -304,6 +310,13 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     def _loss(self) -> Any:
         return cross_entropy if self.loss is None else self.loss
 
+    def _require_outputs(self, shape: tuple[int, ...], outputs: int) -> None:
+        if len(shape) == 1 and shape != (outputs,):
+            raise DescriptionError(
+                f"the model gives {shape[0]} outputs a row for {len(self.classes_)} classes; it needs {outputs}. A function "
+                "(inputs, outputs) that makes the model is told so."
+            )
+
     def _is_single(self) -> bool:
         return _compares(self._loss()) in ("logits", "probabilities")
 
@@ -388,10 +401,13 @@ def _compares(loss: Any) -> str | None:
 
 
 def _output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
-    """The shape of the output for a sample, from a forward of two of a copy of the model; () where it is no tensor."""
+    """The shape of the output for a sample, from a forward of two of a copy of the model; () where it is no tensor.
+
+    A forward that fails gives () too: the Trainer makes it again, and says which layer got what.
+    """
     some = inputs[:2].to(next((p.device for p in model.parameters()), inputs.device))
-    copied = copy.deepcopy(model)
-    with keys.fork_rng(), evaluating(copied):
+    copied, output = copy.deepcopy(model), None
+    with keys.fork_rng(), evaluating(copied), contextlib.suppress(Exception):
         output = copied(some)
     return tuple(output.shape[1:]) if isinstance(output, Tensor) and output.ndim else ()
 
