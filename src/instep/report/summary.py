@@ -57,7 +57,10 @@ def _rows(history: History, end: Ending) -> list[tuple[str, str]]:
         ("best", "" if best is None else _best(history, best, end.plan)),
         ("last", _listed(last)),
         ("test", "" if history.test is None else _listed(history.test)),
-        ("skipped", f"{plural(skipped, 'update')}: the gradient was not finite" if skipped else ""),
+        (
+            "skipped",
+            f"{plural(skipped, 'update')}: no target counted, or the loss or the gradient was not finite" if skipped else "",
+        ),
         ("run", str(end.folder)),
     ]
     return [(label, text) for label, text in rows if text]
