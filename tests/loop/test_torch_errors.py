@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from instep import Trainer
+from instep import Trainer, data
 from instep.errors import ObjectiveError
 
 N = 20
@@ -115,8 +115,17 @@ def test_a_missing_argument_of_forward() -> None:
 
 
 def test_words_instead_of_numbers() -> None:
-    data = [("a sentence", int(y)) for y in Y]
-    assert "takes a tensor and got a list of 8 x str; words have to become numbers" in said(net(), train=data)
+    train = [("a sentence", int(y)) for y in Y]
+    assert "takes a tensor and got a list of 8 x str; words have to become numbers" in said(net(), train=train)
+
+
+def test_lists_of_numbers_instead_of_a_tensor() -> None:
+    def collate(samples: Any) -> Any:
+        return [[0.0] * 4 for _ in samples], torch.tensor([y for _, y in samples])
+
+    train = data.source([(None, int(y)) for y in Y], collate_fn=collate)
+    text = said(net(), train=train)
+    assert "takes a tensor and got a list of 8 x list; make tensors of the samples, in the data set or with data.source(" in text
 
 
 class Elsewhere(nn.Module):

@@ -101,13 +101,21 @@ def _of_layer(error: BaseException, model: nn.Module, frames: list[FrameType]) -
     if isinstance(given, Tensor):
         said = _of_types(layer, given) or _of_shapes(layer, given, str(error))
     elif given is not None:
-        said = f"takes a tensor and got {_kind(given)}; words have to become numbers before they reach the model."
+        said = f"takes a tensor and got {_kind(given)}; {_how_to_make_a_tensor(given)}"
     else:
         said = None
     if said is None:
         first = str(error).strip().splitlines()[0].rstrip(".")
         said = f"cannot take an input of {_kind(given)}: {first}." if isinstance(given, Tensor) else f"failed: {first}."
     return f"{who} {said}"
+
+
+def _how_to_make_a_tensor(given: Any) -> str:
+    while isinstance(given, list | tuple) and given:
+        given = given[0]
+    if isinstance(given, str):
+        return "words have to become numbers before they reach the model."
+    return "make tensors of the samples, in the data set or with data.source(…, collate_fn=…)."
 
 
 def _layer_frame(frames: list[FrameType]) -> FrameType | None:
