@@ -123,6 +123,8 @@ def test_labels_are_found_where_that_costs_nothing() -> None:
     assert epoch_of(class_balanced(), transformed).count(9) == 5
     with pytest.raises(DescriptionError, match=r"class_balanced\(\) cannot find the labels of train without loading it"):
         epoch_of(class_balanced())
+    with pytest.raises(DescriptionError, match=r"it looks for whole numbers in memory, .* Pass class_balanced\(labels\)"):
+        epoch_of(class_balanced(), as_source((torch.zeros(10), torch.rand(10)), "train"))
 
 
 def test_a_function_of_ones_own_is_keyed() -> None:
@@ -208,7 +210,7 @@ def test_a_sampler_of_ones_own_is_listed_under_a_key() -> None:
         (lambda: lambda epoch: [1], r"sampler= is called as sampler\(epoch, seed\) and has to return indices"),
         (lambda: lambda epoch, seed: [0.5], "sampler= in epoch 0 gave float64 of shape"),
         (lambda: lambda epoch, seed: [], "sampler= in epoch 0 gave no index at all"),
-        (lambda: "shuffle", 'sampler=shuffle is not known; pass "balanced", instep.data.weighted'),
+        (lambda: "shuffle", r"sampler='shuffle' is not known; pass \"balanced\", instep.data.weighted"),
         (lambda: BatchSampler(range(10), 2, False), "sampler= is a BatchSampler, which makes batches"),
         (lambda: RandomSampler(range(10), num_samples=30), "goes through 10 samples several times to draw 30"),
         (lambda: RandomSampler(range(9)), "sampler= is a RandomSampler over 9 samples, and train has 10"),

@@ -76,7 +76,8 @@ class ClassBalanced:
         labels = labels_of(source) if self.labels is None else self.labels
         if labels is None:
             raise DescriptionError(
-                f"class_balanced() cannot find the labels of {source.name} without loading it; pass class_balanced(labels)."
+                f"class_balanced() cannot find the labels of {source.name} without loading it: it looks for whole numbers in "
+                "memory, and for targets or labels of a data set. Pass class_balanced(labels)."
             )
         if len(labels) != len(source):
             raise DescriptionError(
@@ -136,7 +137,7 @@ def sampler_for(given: Any, source: Source, *, shuffle: bool) -> Sampler:
         _require_two_arguments(given)
         return Whole(given, len(source), source.name)
     raise DescriptionError(
-        f'sampler={given if isinstance(given, str) else type(given).__name__} is not known; pass "balanced", '
+        f'sampler={repr(given) if isinstance(given, str) else type(given).__name__} is not known; pass "balanced", '
         "instep.data.weighted(…), instep.data.class_balanced(), a function (epoch, seed) -> indices, or a sampler of torch."
     )
 
