@@ -104,6 +104,7 @@ def test_another_sweep_in_the_folder_is_refused_and_fresh_moves_the_old_one_asid
     assert "use another --folder" in other.err
     longer = instep("sweep", "my.py", *SPACE, "--epochs", "5")
     assert "holds a sweep with values epochs=2 seed=0, this one has epochs=5 seed=0" in longer.err
+    assert "instep sweep --fresh moves the old sweep aside" in longer.err
     assert instep("sweep", "my.py", "lr=0..1", *QUICK, "--fresh").code == 0
     assert len(list(Path("runs").glob("my-sweep*"))) == 2
 
@@ -115,7 +116,7 @@ def test_another_sweep_in_the_folder_is_refused_and_fresh_moves_the_old_one_asid
         (("lr=0..1", "lr=0..2"), "lr is there twice, as lr=0..1 and lr=0..2; use one."),
         (("lr=0..1", "--lr", "2"), "lr is searched (lr=0..1) and given as an option as well; leave one out."),
         (("wdith=1,2",), "build() of my.py has no parameter 'wdith'; did you mean width?"),
-        (("width=1,x",), "width of build() of my.py is int, and 'x' is none."),
+        (("width=1,x",), "width of build() of my.py is int, and 'x' is not."),
         (("lr=0..1", "--metric", "valid/acuracy"), "--metric 'valid/acuracy' is no number of an evaluation; there will be"),
         (("lr=0..1", "--trials", "0"), "--trials 0 must be a whole number, 1 or more."),
         (("lr=0..1", "--jobs", "0"), "--jobs 0 must be a whole number, 1 or more."),

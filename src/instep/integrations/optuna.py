@@ -285,7 +285,7 @@ def require_same(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path
         if before.get(name) != now.get(name):
             raise DescriptionError(
                 f"{folder} holds a sweep with {name} {_said(before.get(name))}, this one has {_said(now.get(name))}; "
-                "use another folder=, or the old setting."
+                "use another folder=, or the old setting; instep sweep --fresh moves the old sweep aside."
             )
 
 

@@ -182,7 +182,7 @@ def _typed(name: str, text: str, kind: Any, where: str) -> Any:
             return found
     if kind is Any:
         return next(value for one in (int, float, str) if (value := _as_member(text, one)) is not _NO_VALUE)
-    raise DescriptionError(f"{name} of {where} is {_said(kind)}, and {text!r} is none.")
+    raise DescriptionError(f"{name} of {where} is {_said(kind)}, and {text!r} is not.")
 
 
 _NO_VALUE = object()
