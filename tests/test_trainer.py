@@ -735,3 +735,14 @@ def test_epochs_with_an_evaluation_have_one_line(capsys: pytest.CaptureFixture[s
     make(progress=True, epochs=3, valid=(X, Y), evaluate_every="2 epochs").fit()
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
     assert ["valid/loss" in line for line in lines] == [False, True, True]
+
+
+def test_updates_that_make_no_step_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every target is ignored, so nothing is trained: said once, not at every line of the log."""
+    model = nn.Linear(2, 3)
+    data = (torch.randn(16, 2), torch.full((16,), -100))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    Trainer(model, loss=F.cross_entropy, optimizer=optimizer, train=data, epochs=3, batch_size=4, progress=True).fit()
+    said = capsys.readouterr().err
+    assert said.count("all 4 updates before step 4 made no step: nothing in their targets counts") == 1
+    assert said.count("made no step") == 1

@@ -75,6 +75,7 @@ class Logbook:
         self._tallies = Tallies()
         self._extra: dict[str, float] = {}
         self._unwritten: list[dict[str, Any]] = []  # rows that a full disk did not take
+        self._is_skipping_said = False
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
 
@@ -202,6 +203,12 @@ class Logbook:
     def _write_line(self, update: Update) -> None:
         self._window.read(self._since_evaluation, parts=self._parts_since_evaluation)
         window = self._window
+        if window.skipped == window.updates and not self._is_skipping_said:
+            self._is_skipping_said = True
+            self._notices.say(
+                f"{_updates_up_to(window.updates, update.step + 1)} made no step: nothing in their targets counts, as where all "
+                "of them are ignored, or their gradients are not finite"
+            )
         line = Logged(
             step=update.step + 1,
             epoch=update.epoch,
@@ -242,6 +249,10 @@ class Logbook:
         while self._file is not None and self._unwritten:
             self._file.append(self._unwritten[0])
             self._unwritten.pop(0)
+
+
+def _updates_up_to(count: int, step: int) -> str:
+    return f"the update before step {step}" if count == 1 else f"all {count} updates before step {step}"
 
 
 def _number(name: str, value: Any) -> float:
