@@ -7,6 +7,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
 from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 
 Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
 
@@ -63,6 +64,8 @@ class Engine:
             self._due = next(self._next)
         self._hub.say("on_judge")
         for rule in self._rules:
+            if self._is_too_short(rule):
+                continue
             try:
                 found = {finding.key: finding for finding in self._ask(rule)}
             except Exception:
@@ -82,6 +85,35 @@ class Engine:
         for finding in rule.judge(self._trace):
             margins.note_finding()
             yield finding
+
+    def _is_too_short(self, rule: Rule) -> bool:
+        """Whether there were fewer steps, and fewer backwards, than a rule needs."""
+        trace = self._trace
+        return not trace.strict and max(trace.steps, trace.backwards) < rule.steps
+
+    def remarks(self) -> list[str]:
+        """What could not be judged: known at the end."""
+        trace, hand = self._trace, self._trace.part(ByHand)
+        if self._hub.stood_down is not None:
+            return [f"{self._hub.stood_down}: nothing was judged."]
+        if not trace.steps and not trace.backwards:
+            if hand.grads:
+                return [
+                    f"torch.autograd.grad was called {hand.grads} times and no optimizer stepped: updates by hand are not judged."
+                ]
+            return ["nothing was trained: there was no backward and no optimizer step."]
+        said = []
+        if not trace.steps:
+            moved = ", and weights were updated by hand" if hand.moved else ""
+            said.append(f"{trace.backwards} backwards came without any optimizer step{moved}: what steps use was not judged.")
+        found = {finding.id for finding in self.findings.values()}
+        short = [rule for rule in self._rules if self._is_too_short(rule) and rule.id not in found]
+        short = [rule for rule in short if self._admitted(Finding(rule.id, "")) is not None]
+        if short:
+            needs = sorted({rule.steps for rule in short})
+            lists = [f"{need} for {', '.join(rule.id for rule in short if rule.steps == need)}" for need in needs]
+            said.append(f"too short to judge everything; it takes at least this many steps: {'; '.join(lists)}.")
+        return said
 
     def end(self) -> None:
         """The last judgement."""

@@ -1,7 +1,8 @@
 """An extra forward of a model, on copies of its weights and buffers, that leaves nothing changed.
 
-Runs in eval mode without gradients. Generators, modes and attributes are put back; what the model prints is not shown. A model
-whose forward might do something that cannot be put back gets no extra forward.
+Runs in eval mode without gradients. Random numbers are replaced by constants: which of them a sample gets may depend on the
+other samples, and then one would seem to reach the other. Generators, modes and attributes are put back; what the model prints is
+not shown. A model whose forward might do something that cannot be put back gets no extra forward.
 """
 
 import contextlib
@@ -10,13 +11,14 @@ import io
 import random
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode, resolve_name
 
 LARGEST = 50_000_000  # numbers in weights and buffers: they are copied
 # Calls in a forward that reach out of the model.
@@ -31,30 +33,34 @@ WRITING = frozenset({"append", "extend", "update", "add", "insert", "push", "pop
 OWN = ("_parameters", "_buffers", "_modules")
 
 
-def is_safe(module: nn.Module) -> bool:
-    """Whether one more forward can be undone."""
+def is_safe(module: nn.Module, *, copied: bool = False) -> bool:
+    """Whether one more forward can be undone. In a copy of the process that holds for hooks and generators of the model's too."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return False
     if type(module).__module__.startswith(("torch._dynamo", "torch.nn.parallel", "torch.jit", "torch.fx")):
         return False
     size = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
-    return size <= LARGEST and all(_is_safe_part(part) for part in module.modules())
+    return size <= LARGEST and all(_is_safe_part(part, copied) for part in module.modules())
 
 
-def _is_safe_part(part: nn.Module) -> bool:
-    if part._forward_hooks or part._forward_pre_hooks or isinstance(part, torch.jit.ScriptModule):
+def _is_safe_part(part: nn.Module, copied: bool) -> bool:
+    hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    if isinstance(part, torch.jit.ScriptModule) or (hooks and (not copied or any(map(_reaches, hooks)))):
         return False
-    for name, value in vars(part).items():
-        if isinstance(value, torch.Generator) or (isinstance(value, Tensor) and name not in OWN and value._version > 0):
-            return False
+    if not copied and any(isinstance(value, torch.Generator) for value in vars(part).values()):
+        return False
     if type(part).__module__.startswith("torch.nn."):
         return True
     code = getattr(type(part).forward, "__code__", None)
-    if code is None:
+    if code is None or REACHING & set(code.co_names):
         return False
-    if REACHING & set(code.co_names):
-        return False
-    return not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+    return copied or not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+
+
+def _reaches(hook: Any) -> bool:
+    """Whether a hook may reach out of the model."""
+    code = getattr(hook, "__code__", None) or getattr(type(hook).__call__, "__code__", None)
+    return code is None or bool(REACHING & set(code.co_names))
 
 
 def is_closed(module: nn.Module) -> bool:
@@ -69,13 +75,88 @@ def _writes(code: CodeType) -> bool:
     return stores or any(name in WRITING or (name.endswith("_") and not name.endswith("__")) for name in code.co_names)
 
 
+class ConstantDraws(TorchFunctionMode):
+    """Random numbers that are all alike: 0 for a normal one, a half for a uniform one, the likelier of two, the first of many."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in _DRAWS and _is_torchs(func):
+            return _DRAWS[name](*args, **{key: value for key, value in kwargs.items() if key != "generator"})
+        if name.endswith("dropout") and len(args) > 1 and _is_torchs(func):
+            return args[0]
+        return func(*args, **kwargs)
+
+
+def _is_torchs(func: Any) -> bool:
+    return (resolve_name(func) or "torch").startswith("torch")
+
+
+def _like(value: float) -> Callable[..., Tensor]:
+    return lambda input, **options: torch.full_like(input, value, **options)
+
+
+def _sized(value: float) -> Callable[..., Tensor]:
+    def make(*size: Any, **options: Any) -> Tensor:
+        given = size or (options.pop("size"),)
+        return torch.full(given[0] if len(given) == 1 and not isinstance(given[0], int) else given, value, **options)
+
+    return make
+
+
+def _filled(value: Callable[..., Any]) -> Callable[..., Tensor]:
+    return lambda tensor, *args, **options: tensor.fill_(value(*args, **options))
+
+
+def _normal(mean: Any, std: Any = 1.0, size: Any = None, **options: Any) -> Tensor:
+    if size is not None:
+        return torch.full(size, float(mean), **options)
+    return mean.clone() if isinstance(mean, Tensor) else torch.full_like(std, float(mean))
+
+
+def _multinomial(input: Tensor, num_samples: int, replacement: bool = False, **_: Any) -> Tensor:
+    if replacement:
+        return input.argmax(-1, keepdim=True).expand(*input.shape[:-1], num_samples).clone()
+    return input.topk(num_samples, dim=-1).indices
+
+
+def _randint(*args: Any, **options: Any) -> Tensor:
+    low, size = (
+        (args[0], args[2]) if len(args) > 2 else (options.pop("low", 0), args[1] if len(args) > 1 else options.pop("size"))
+    )
+    options.pop("high", None)
+    return torch.full(size, low, **{"dtype": torch.int64, **options})
+
+
+_DRAWS: dict[str, Callable[..., Tensor]] = {
+    "randn_like": _like(0.0),
+    "rand_like": _like(0.5),
+    "randn": _sized(0.0),
+    "rand": _sized(0.5),
+    "normal": _normal,
+    "bernoulli": lambda input, p=None, **_: (input > 0.5).to(input.dtype) if p is None else torch.full_like(input, float(p > 0.5)),
+    "poisson": lambda input, **_: input.round(),
+    "multinomial": _multinomial,
+    "randint": _randint,
+    "randperm": lambda n, **options: torch.arange(n, **options),
+    "normal_": _filled(lambda mean=0.0, std=1.0, **_: mean),
+    "uniform_": _filled(lambda a=0.0, b=1.0, **_: (a + b) / 2),
+    "exponential_": _filled(lambda lambd=1.0, **_: 1 / lambd),
+    "bernoulli_": lambda tensor, p=0.5, **_: tensor.copy_((p > 0.5).to(tensor.dtype)) if isinstance(p, Tensor) else tensor.fill_(p > 0.5),
+}  # fmt: skip
+
+
 class ExtraForward:
-    """`with ExtraForward(module) as forward: forward(args, kwargs)`; each starts from the same random numbers."""
+    """`with ExtraForward(module) as forward: forward(args, kwargs)`.
+
+    `draws` tells afterwards whether random numbers were drawn all the same, by a way that is not known here.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._state = dict(_places(module))
         self._stack = contextlib.ExitStack()
+        self.draws = False
 
     def __enter__(self) -> "ExtraForward":
         self._generators = _generators()
@@ -91,7 +172,10 @@ class ExtraForward:
         clones = {id(tensor): tensor.detach().clone() for tensor in self._state.values()}
         copies = {name: clones[id(tensor)] for name, tensor in self._state.items()}
         # Not with torch's own search for ties: it swaps the tensors of a part with two names twice, and puts the copies back.
-        return functional_call(self._module, copies, args, kwargs, tie_weights=False)
+        with ConstantDraws():
+            output = functional_call(self._module, copies, args, kwargs, tie_weights=False)
+        self.draws = self.draws or not _are_equal(_generators(), self._generators)
+        return output
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -108,8 +192,13 @@ def _places(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextlib.contextmanager
 def _kept(module: nn.Module) -> Iterator[None]:
-    """Puts back every attribute of a module and its parts, modes among them, and the contents of its lists and dictionaries."""
+    """Puts back every attribute of a module and its parts, modes among them, and the contents of its lists and dictionaries.
+
+    Tensors that are plain attributes, as a state that is carried along, are copies meanwhile.
+    """
     saved = [(part, dict(vars(part)), _contents(part)) for part in module.modules()]
+    for part, attributes, _ in saved:
+        vars(part).update({name: value.detach().clone() for name, value in attributes.items() if isinstance(value, Tensor)})
     try:
         yield
     finally:
@@ -142,6 +231,12 @@ def _generators() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     return torch.get_rng_state(), devices, random.getstate(), numpy.random.get_state() if numpy is not None else None
+
+
+def _are_equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether generators are where they were."""
+    numpys = (one[3] is None) == (other[3] is None) and (one[3] is None or str(one[3]) == str(other[3]))
+    return torch.equal(one[0], other[0]) and one[2] == other[2] and numpys
 
 
 def _restore(state: tuple[Any, ...]) -> None:

@@ -20,8 +20,9 @@ def render(
     paint: Paint = plain,
     failed: int = 0,
     known: Sequence[Finding] = (),
+    remarks: Sequence[str] = (),
 ) -> str:
-    """The whole report. `known` are findings of the baseline: a line each."""
+    """The whole report. `known` are findings of the baseline: a line each; `remarks` say what could not be judged."""
     width = min(terminal_width(sys.stderr) or 80, PROSE)
     lines = [paint(_head(findings, steps), "bold")]
     for finding in findings:
@@ -31,6 +32,8 @@ def render(
         lines += [paint(f"  {one.level} {one.id}{f'  {one.where}' if one.where else ''}", "dim") for one in known]
     if failed:
         lines += ["", fold(f"{failed} errors inside the doctor were caught; what it says may be incomplete.", width)]
+    for remark in remarks:
+        lines += ["", fold(remark, width)] if findings or failed else [fold(remark, width)]
     return "\n".join(lines)
 
 
@@ -44,7 +47,9 @@ def one_line(finding: Finding, *, paint: Paint = plain) -> str:
 def _head(findings: Sequence[Finding], steps: int | None) -> str:
     watched = "" if steps is None else f" in {steps:,} steps"
     if not findings:
-        return f"instep doctor: nothing to say{watched}."
+        return (
+            "instep doctor: nothing found, and no step was watched." if steps == 0 else f"instep doctor: nothing to say{watched}."
+        )
     counts = Counter(finding.level for finding in findings)
     said = ", ".join(f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}" for level in SEVERITIES if counts[level])
     return f"instep doctor: {said}{watched}"

@@ -49,7 +49,7 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("frozen-batchnorm-moves", revocable=True)
+@rule("frozen-batchnorm-moves", revocable=True, steps=5)
 def frozen_batchnorm_moves(trace: Trace) -> Iterator[Finding]:
     """BatchNorms in train mode whose own weights are frozen all along and do not change, in a training.
 
@@ -126,7 +126,7 @@ def norm_before_first_forward(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("batchnorm-of-one", revocable=True)
+@rule("batchnorm-of-one", revocable=True, steps=8)
 def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
     """BatchNorms that train on one sample at a time; a hint where the running statistics are never used."""
     ones = (
@@ -147,7 +147,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("dropout-extreme", revocable=True)
+@rule("dropout-extreme", revocable=True, steps=5)
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
     for drop in trace.part(Dropouts).drops.values():

@@ -12,7 +12,7 @@ from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.owners import Orphan, Owners
 from instep.doctor.watch.structure import Structure
 
-STEPS = 5  # optimizer steps below which nothing is said
+STEPS = 5  # gradients that a parameter has had before anything is said of it
 
 
 def names(all: list[str], limit: int = 4) -> str:
@@ -46,11 +46,9 @@ def _optimizer(trace: Trace, number: int | None = None) -> OptimizerRecord | Non
     return max(all, key=lambda record: record.steps, default=None)
 
 
-@rule("unregistered-module", revocable=True)
+@rule("unregistered-module", revocable=True, steps=5)
 def unregistered_module(trace: Trace) -> Iterator[Finding]:
     """Parameters that get gradients inside a root call, and that the root does not know."""
-    if trace.steps < STEPS:
-        return
     lost = [orphan for orphan in _orphans(trace) if not orphan.registered]
     for number in dict.fromkeys(orphan.root for orphan in lost):
         mine = [orphan for orphan in lost if orphan.root == number]
@@ -75,11 +73,11 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("parameter-not-optimized", revocable=True)
+@rule("parameter-not-optimized", revocable=True, steps=5)
 def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
     """Registered parameters that get gradients at every step, and that no optimizer holds."""
     record = _optimizer(trace)
-    if trace.steps < STEPS or record is None or trace.part(Owners).stale:
+    if record is None or trace.part(Owners).stale:
         return
     idle = {number for number, steps in _untrainable(trace)}
     left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
@@ -112,12 +110,12 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("stale-optimizer", revocable=True)
+@rule("stale-optimizer", revocable=True, steps=5)
 def stale_optimizer(trace: Trace) -> Iterator[Finding]:
     """An optimizer that holds tensors of a model that was replaced."""
     for number, stale in trace.part(Owners).stale.items():
         record = _optimizer(trace, number)
-        if record is None or trace.steps < STEPS:
+        if record is None:
             continue
         yield Finding(
             "stale-optimizer",
@@ -135,7 +133,7 @@ def stale_optimizer(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("dead-parameter", revocable=True)
+@rule("dead-parameter", revocable=True, steps=20)
 def dead_parameter(trace: Trace) -> Iterator[Finding]:
     """Parameters in an optimizer that have never had a gradient, once there was time for every branch to be used."""
     if (not trace.ended and trace.steps < 500) or trace.part(Owners).stale:
@@ -172,7 +170,7 @@ def _untrainable(trace: Trace) -> Iterator[tuple[int, int]]:
     """Optimizers, and how many steps, if in all of them nothing could be trained."""
     for number, steps in trace.part(Moves).idle.items():
         record = _optimizer(trace, number)
-        if record is not None and steps >= 10 and steps >= record.steps:
+        if record is not None and steps >= 3 and steps >= record.steps:
             yield number, steps
 
 

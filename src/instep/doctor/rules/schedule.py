@@ -52,7 +52,7 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("schedule-wrong-unit", revocable=True)
+@rule("schedule-wrong-unit", revocable=True, steps=30)
 def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
     """Schedulers that count in another unit than they are stepped in, by what became of the learning rate."""
     passes = sum(loader.full_passes for loader in trace.part(Loaders).all if loader.trained)
@@ -181,7 +181,7 @@ def one_cycle_max_lr(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("lambda-absolute-lr", revocable=True)
+@rule("lambda-absolute-lr", revocable=True, steps=20)
 def lambda_absolute_lr(trace: Trace) -> Iterator[Finding]:
     """LambdaLR whose factor is never more than about the base rate itself, and is not on its way up."""
     for scheduler, owner, _ in _scheduled(trace):

@@ -72,7 +72,7 @@ def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None
 
 
-@rule("diverging-loss", revocable=True)
+@rule("diverging-loss", revocable=True, steps=32)
 def diverging_loss(trace: Trace) -> Iterator[Finding]:
     """A loss far above its minimum and its beginning, while updates are large."""
     if _spoiled(trace):
@@ -123,7 +123,7 @@ def _name(moves: list[Moves]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-@rule("exploding-updates", revocable=True)
+@rule("exploding-updates", revocable=True, steps=30)
 def exploding_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that most steps change by more than a tenth."""
     updates = trace.part(Updates)
@@ -155,7 +155,7 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("vanishing-updates", revocable=True)
+@rule("vanishing-updates", revocable=True, steps=22)
 def vanishing_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that get gradients and have never moved by more than float32 can just about show."""
     if any(place.scaled for place in trace.part(Scaling).clips.values()):
