@@ -11,14 +11,15 @@ import io
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.overrides import TorchFunctionMode, resolve_name
+
+from instep.doctor.constant_draws import ConstantDraws
 
 LARGEST = 50_000_000  # numbers in weights and buffers: they are copied
 # Calls in a forward that reach out of the model.
@@ -73,77 +74,6 @@ def is_closed(module: nn.Module) -> bool:
 def _writes(code: CodeType) -> bool:
     stores = any(step.opname.startswith(("STORE_ATTR", "STORE_SUBSCR")) for step in dis.get_instructions(code))
     return stores or any(name in WRITING or (name.endswith("_") and not name.endswith("__")) for name in code.co_names)
-
-
-class ConstantDraws(TorchFunctionMode):
-    """Random numbers that are all alike: 0 for a normal one, a half for a uniform one, the likelier of two, the first of many."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        if name in _DRAWS and _is_torchs(func):
-            return _DRAWS[name](*args, **{key: value for key, value in kwargs.items() if key != "generator"})
-        if name.endswith("dropout") and len(args) > 1 and _is_torchs(func):
-            return args[0]
-        return func(*args, **kwargs)
-
-
-def _is_torchs(func: Any) -> bool:
-    return (resolve_name(func) or "torch").startswith("torch")
-
-
-def _like(value: float) -> Callable[..., Tensor]:
-    return lambda input, **options: torch.full_like(input, value, **options)
-
-
-def _sized(value: float) -> Callable[..., Tensor]:
-    def make(*size: Any, **options: Any) -> Tensor:
-        given = size or (options.pop("size"),)
-        return torch.full(given[0] if len(given) == 1 and not isinstance(given[0], int) else given, value, **options)
-
-    return make
-
-
-def _filled(value: Callable[..., Any]) -> Callable[..., Tensor]:
-    return lambda tensor, *args, **options: tensor.fill_(value(*args, **options))
-
-
-def _normal(mean: Any, std: Any = 1.0, size: Any = None, **options: Any) -> Tensor:
-    if size is not None:
-        return torch.full(size, float(mean), **options)
-    return mean.clone() if isinstance(mean, Tensor) else torch.full_like(std, float(mean))
-
-
-def _multinomial(input: Tensor, num_samples: int, replacement: bool = False, **_: Any) -> Tensor:
-    if replacement:
-        return input.argmax(-1, keepdim=True).expand(*input.shape[:-1], num_samples).clone()
-    return input.topk(num_samples, dim=-1).indices
-
-
-def _randint(*args: Any, **options: Any) -> Tensor:
-    low, size = (
-        (args[0], args[2]) if len(args) > 2 else (options.pop("low", 0), args[1] if len(args) > 1 else options.pop("size"))
-    )
-    options.pop("high", None)
-    return torch.full(size, low, **{"dtype": torch.int64, **options})
-
-
-_DRAWS: dict[str, Callable[..., Tensor]] = {
-    "randn_like": _like(0.0),
-    "rand_like": _like(0.5),
-    "randn": _sized(0.0),
-    "rand": _sized(0.5),
-    "normal": _normal,
-    "bernoulli": lambda input, p=None, **_: (input > 0.5).to(input.dtype) if p is None else torch.full_like(input, float(p > 0.5)),
-    "poisson": lambda input, **_: input.round(),
-    "multinomial": _multinomial,
-    "randint": _randint,
-    "randperm": lambda n, **options: torch.arange(n, **options),
-    "normal_": _filled(lambda mean=0.0, std=1.0, **_: mean),
-    "uniform_": _filled(lambda a=0.0, b=1.0, **_: (a + b) / 2),
-    "exponential_": _filled(lambda lambd=1.0, **_: 1 / lambd),
-    "bernoulli_": lambda tensor, p=0.5, **_: tensor.copy_((p > 0.5).to(tensor.dtype)) if isinstance(p, Tensor) else tensor.fill_(p > 0.5),
-}  # fmt: skip
 
 
 class ExtraForward:
