@@ -50,8 +50,8 @@ class _Record(TorchFunctionMode):
 def find_mixing(
     plain: Callable[[], Any], replaced: Callable[[], Any], batch: int, sample: int, locator: Locator
 ) -> Mixing | None:
-    """The first operation that gives what is not apart, of two runs of a forward, the second with that sample replaced; None where
-    it cannot be told."""
+    """The first operation of a forward whose result is not apart, from two runs, the second with that sample replaced; None
+    where it cannot be told."""
     runs: list[list[tuple[str, str | None, Tensor]]] = []
     for run in (plain, replaced):
         with _Record(locator) as record:
@@ -60,7 +60,7 @@ def find_mixing(
     before, after = runs
     if [(name, site) for name, site, _ in before] != [(name, site) for name, site, _ in after]:
         return None  # it does other things with other numbers
-    for index, ((name, site, one), (_, _, other)) in enumerate(zip(before, after, strict=True)):
+    for (name, site, one), (_, _, other) in zip(before, after, strict=True):
         if one.shape != other.shape or are_apart(one != other, batch, sample):
             continue
         return Mixing(name.strip("_"), site)

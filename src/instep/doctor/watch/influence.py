@@ -240,7 +240,7 @@ def _is_one_hot(source: Tensor) -> bool:
 
 
 def _agree(target: Tensor, source: Tensor) -> bool:
-    """Whether targets are the source, those that are left out (-100) aside: a prompt, padding. Enough of them, and not all alike."""
+    """Whether targets are the source, those that are left out (-100) aside: a prompt, padding; enough of them, not all alike."""
     if target.is_floating_point():
         return torch.equal(target, source)
     counted = target >= 0
