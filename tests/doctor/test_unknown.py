@@ -27,9 +27,9 @@ HAPPENED = {
 LOOKED = {"compared", "examined", "looked", "looks", "sampled", "seen", "walked"}
 # Records that are there only because something was seen: they are the finding.
 SEEN = {
-    ("Comparisons", "crossed"), ("Comparisons", "learned"), ("Dropouts", "leaks"), ("Norms", "early"), ("Owners", "dead"),
-    ("Owners", "orphans"), ("Owners", "stale"), ("Structure", "shared"), ("Structure", "sharings"), ("Structure", "typos"),
-    ("Ranks", "bypasses"),
+    ("Comparisons", "crossed"), ("Comparisons", "learned"), ("Dropouts", "leaks"), ("Norms", "early"), ("Ranks", "bypasses"),
+    ("Owners", "dead"), ("Owners", "orphans"), ("Owners", "stale"), ("Owners", "starved"),
+    ("Structure", "shared"), ("Structure", "sharings"), ("Structure", "typos"),
 }  # fmt: skip
 MANY = 1000
 NAMES = {
@@ -100,15 +100,19 @@ def records(kind: Any, counts: dict[str, int]) -> list[Any]:
     return made_ones
 
 
+def is_part(kind: Any, module: str) -> bool:
+    """Whether it is a class of that module that needs no arguments."""
+    return kind.__module__ == module and all(each.default is not each.default_factory for each in dataclasses.fields(kind))
+
+
 def unknown(counts: dict[str, int], *, ended: bool) -> Trace:
     trace = Trace()
     trace.steps = trace.backwards = trace.calls = MANY
     trace.ended = ended
     for module in areas():
         for kind in vars(module).values():
-            if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__:
-                if all(each.default is not each.default_factory for each in dataclasses.fields(kind)):
-                    fill(trace.part(kind), counts)
+            if isinstance(kind, type) and dataclasses.is_dataclass(kind) and is_part(kind, module.__name__):
+                fill(trace.part(kind), counts)
     trace.part(Rows).seeded = True
     return trace
 

@@ -1,8 +1,9 @@
-"""The engine: judges the trace now and then, and says each cause once."""
+"""The engine: judges the trace now and then, and says each cause once, with what follows from it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from instep.doctor.causes import gather
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
 from instep.doctor.rules import Rule, all_rules
@@ -28,7 +29,8 @@ class Engine:
         said: Listener = lambda *_: None,
         withdrawn: Callable[[Finding], None] = lambda _: None,
     ) -> None:
-        self.findings: dict[str, Finding] = {}
+        self.findings: dict[str, Finding] = {}  # as they are said
+        self._found: dict[str, Finding] = {}  # as rules gave them
         self._trace, self._hub = trace, hub
         self._admitted, self._said, self._withdrawn = admitted, said, withdrawn
         self._rules = all_rules()
@@ -72,9 +74,9 @@ class Engine:
                 self._hub.note_failure()
                 continue
             if rule.revocable:
-                self._withdraw(rule.id, set(found))
-            for key, finding in found.items():
-                self._keep(key, finding)
+                self._found = {key: old for key, old in self._found.items() if old.id != rule.id or key in found}
+            self._found.update(found)
+        self._tell()
 
     def _ask(self, rule: Rule) -> Iterator[Finding]:
         margins = self._trace.margins
@@ -122,19 +124,16 @@ class Engine:
         self._trace.ended = True
         self.judge()
 
-    def _keep(self, key: str, finding: Finding) -> None:
-        admitted = self._admitted(finding)
-        known = self.findings.get(key)
-        if admitted is None or known == admitted:
-            return
-        self.findings[key] = admitted
-        self._said(admitted, known is None)
-
-    def _withdraw(self, id: str, still: set[str]) -> None:
-        for key, finding in list(self.findings.items()):
-            if finding.id == id and key not in still:
-                del self.findings[key]
-                self._withdrawn(finding)
+    def _tell(self) -> None:
+        """Say what is new or has new evidence, withdraw what no longer holds or stands under another finding now."""
+        gathered = gather(self._found, self._admitted)
+        for key in [key for key in self.findings if key not in gathered]:
+            self._withdrawn(self.findings.pop(key))
+        for key, finding in gathered.items():
+            known = self.findings.get(key)
+            if known != finding:
+                self.findings[key] = finding
+                self._said(finding, known is None)
 
 
 def _milestones() -> Any:

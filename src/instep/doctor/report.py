@@ -25,8 +25,14 @@ def render(
     """The whole report. `known` are findings of the baseline: a line each; `remarks` say what could not be judged."""
     width = min(terminal_width(sys.stderr) or 80, PROSE)
     lines = [paint(_head(findings, steps), "bold")]
+    common = [finding for finding in findings if finding.is_common]
     for finding in findings:
+        if finding.is_common:
+            continue
         lines += ["", *_paragraphs(finding, width, paint)]
+    if common:
+        hints = ", ".join(f"{finding.id} ({finding.where})" if finding.where else finding.id for finding in common)
+        lines += ["", fold(f"{paint('hints', STYLES['hint'])} that many scripts get: {hints}; instep doctor --explain ID", width)]
     if known:
         lines += ["", f"in the baseline already: {plural(len(known), 'finding')}"]
         lines += [paint(f"  {one.level} {one.id}{f'  {one.where}' if one.where else ''}", "dim") for one in known]
@@ -65,6 +71,8 @@ def _paragraphs(finding: Finding, width: int, paint: Paint) -> list[str]:
         f"{level} {paint(finding.id, 'bold')}{place}{paint(since + process, 'dim')}",
         *title,
         *_wrapped(finding.message, width),
+        *(_wrapped(f"Also at {', '.join(finding.places)}.", width) if finding.places else ()),
+        *(line for signal in finding.signals for line in _wrapped(f"It also shows as {signal}", width)),
         *_wrapped(finding.why, width),
         f"{INDENT}fix:",
         *(f"{INDENT}  {paint(line, CHANGES.get(line[:1], ''))}" for line in finding.change.strip("\n").splitlines()),

@@ -6,10 +6,11 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
-from instep.doctor.watch.owners import Orphan, Owners
+from instep.doctor.watch.owners import Orphan, Owners, Starved
 from instep.doctor.watch.structure import Structure
 
 STEPS = 5  # gradients that a parameter has had before anything is said of it
@@ -133,11 +134,15 @@ def stale_optimizer(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("dead-parameter", revocable=True, steps=20)
+@rule("dead-parameter", revocable=True, steps=10)
 def dead_parameter(trace: Trace) -> Iterator[Finding]:
     """Parameters in an optimizer that have never had a gradient, once there was time for every branch to be used."""
     if (not trace.ended and trace.steps < 500) or trace.part(Owners).stale:
         return
+    for starved in trace.part(Owners).starved.values():
+        owner = _optimizer(trace, starved.optimizer)
+        if owner is not None and owner.steps >= 10 and not _is_barren(trace):
+            yield _starved(owner, starved)
     dead = trace.part(Owners).dead.values()
     for number, root in dict.fromkeys((fact.optimizer, fact.root) for fact in dead):
         record = _optimizer(trace, number)
@@ -164,6 +169,30 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             severity=None if cut else "hint",
         )
+
+
+def _is_barren(trace: Trace) -> bool:
+    """Whether backwards reach no parameter at all, which is said by another rule."""
+    places = trace.part(CyclePart).backwards.values()
+    return not trace.backwards or any(place.barren + place.leaf >= 0.5 * place.count for place in places)
+
+
+def _starved(owner: OptimizerRecord, starved: Starved) -> Finding:
+    return Finding(
+        "dead-parameter",
+        f"none of the {starved.parameters} parameters of {owner.name} ({names(starved.names)}) has had a gradient in "
+        f"{owner.steps} steps: its steps do nothing.",
+        evidence={
+            "optimizer": owner.name,
+            "parameters": starved.parameters,
+            "names": starved.names[:8],
+            "steps": owner.steps,
+            "made_at": owner.site,
+        },
+        where=owner.site,
+        since_step=0,
+        fix="let the loss depend on them: no detach(), no torch.no_grad() and no .data on the way; or drop this optimizer",
+    )
 
 
 def _untrainable(trace: Trace) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
-from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter
+from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, beginning
 
 LOOKED_AT = 64  # backwards
 NODES = 500
@@ -60,7 +60,7 @@ class HandWatch:
             candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.arrivals)
             self._probe = next(candidates, None)
             return
-        weights, part = _beginning(probe), self._part
+        weights, part = beginning(probe), self._part
         if weights and self._weights:
             moved = weights != self._weights
             part.looked += 1
@@ -81,11 +81,6 @@ class HandWatch:
                 leaf = getattr(following, "variable", None)
                 if isinstance(leaf, Tensor):
                     self._ledger.know(leaf)
-
-
-def _beginning(parameter: Parameter) -> list[float]:
-    tensor = parameter.reference()
-    return tensor.detach().reshape(-1)[:8].tolist() if tensor is not None else []
 
 
 OBSERVERS = [HandWatch]

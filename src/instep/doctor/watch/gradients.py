@@ -238,6 +238,12 @@ def is_zero(grad: Tensor) -> bool:
     return not bool(values.any())
 
 
+def beginning(parameter: Parameter) -> list[float]:
+    """A few values of a parameter, to see whether it has moved."""
+    tensor = parameter.reference()
+    return tensor.detach().reshape(-1)[:8].tolist() if tensor is not None else []
+
+
 def _tensors_of(owner: Any) -> Any:
     if isinstance(owner, nn.Module):
         return owner.parameters()

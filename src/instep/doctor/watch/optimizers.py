@@ -278,9 +278,10 @@ class OptimizerWatch:
         record.last_lr = fact.lr
         record.recent.append(fact)
         totals, first = record.totals, record.first
+        nothing = not fact.fresh and not fact.reused
         for name, value in (
             ("fresh", fact.fresh), ("stale", fact.stale), ("reused", fact.reused and not fact.fresh), ("foreign", fact.foreign),
-            ("nothing", not fact.fresh and not fact.reused), ("lost", fact.arrived and not fact.fresh and not fact.reused),
+            ("empty", fact.missing == fact.parameters), ("nothing", nothing), ("lost", fact.arrived and nothing),
             ("again", fact.reused and not fact.fresh and not fact.arrived), ("accumulated", fact.held - fact.used_held > 1),
         ):  # fmt: skip
             if value:
