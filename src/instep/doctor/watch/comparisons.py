@@ -130,7 +130,7 @@ class ComparisonWatch:
         others = [tensor for tensor in (one, other) if _storage(tensor) != mine]
         if len(others) == 1 and others[0].dim() and len(others[0]) == len(output) > 1:
             self._waiting.clear()
-            self._hub.say("on_graded", output)
+            self._hub.say("on_compared", output)
 
     def _look(self, one: Tensor, other: Tensor, operation: str, site: str | None) -> None:
         tall, flat = (one, other) if one.dim() == 2 else (other, one)

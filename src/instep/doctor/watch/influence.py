@@ -27,6 +27,7 @@ from instep.doctor.watch.rows import LATEST, Rows
 
 REACH = 1e-4  # of the spread of the output: more than rounding
 TRIES = 40  # training calls of a root in which its axes must become known; later only if rows come again
+STEADY = 4  # training calls that all had as many samples
 AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tried, at which it is
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
@@ -73,13 +74,14 @@ class Influences:
 class _State:
     """What is known of one root before it is tried."""
 
-    __slots__ = ("calls", "done", "done_time", "layers", "shift", "targets", "tries", "tries_time")
+    __slots__ = ("calls", "done", "done_time", "layers", "lengths", "shift", "targets", "tries", "tries_time")
 
     def __init__(self) -> None:
         self.calls = 0
         self.tries = self.tries_time = 0  # training calls that could be tried
         self.done = self.done_time = False
         self.targets = 0  # in the last loss, if each is a single number
+        self.lengths: set[int] = set()  # of the first axis of its inputs
         self.shift: tuple[tuple[int, int], ...] = ()  # which inputs (by order) are predicted one position on, and their time axes
         self.layers: list[tuple[str, bool, tuple[int, ...]]] = []
 
@@ -184,23 +186,25 @@ class InfluenceWatch:
         if any(not tensor.dim() for tensor in found):
             return None
         size = len(found[0])
+        state.lengths.add(size)
         if size < 3 or any(len(tensor) != size or size in tensor.shape[1:] for tensor in found):
             return None  # an axis as long as the batch, or an adjacency: who knows
         if found[0].dim() < 2:
             return None
         if call.batch is not None and call.batch.size == size and _gives_batches(call.batch.loader, size):
             return size
-        known = self._rows.mixed.get(call.root.number, 0) >= 3 or (state.targets == size and _is_declared(state.layers, size))
-        return size if known else None
+        declared = (
+            state.targets == size and state.lengths == {size} and state.calls >= STEADY and _is_declared(state.layers, size)
+        )
+        return size if declared or self._rows.mixed.get(call.root.number, 0) >= 3 else None
 
 
 def _is_declared(layers: list[tuple[str, bool, tuple[int, ...]]], size: int) -> bool:
-    """Whether a recurrent layer has that many samples, and sequences of another length."""
-    return any(
-        (shape[0] if first else shape[1]) == size and (shape[1] if first else shape[0]) not in (size, 1)
-        for name, first, shape in layers
-        if name in ("RNN", "LSTM", "GRU")
-    )
+    """Whether a recurrent layer has that many samples, and none runs along them, as over the sentences of a text."""
+    axes = [(name, *(shape[:2] if first else shape[1::-1])) for name, first, shape in layers]
+    if any(time in (size, 1) for _, _, time in axes):
+        return False
+    return any(samples == size for name, samples, _ in axes if name in ("RNN", "LSTM", "GRU"))
 
 
 def _gives_batches(loader: Loader, size: int) -> bool:

@@ -70,6 +70,8 @@ class Rows:
     seeds_in_training: int = 0  # of those after the first step, with the value of the one before
     # root -> pairs of rows that came together twice, in either order: samples, not steps of a sequence
     mixed: dict[int, int] = field(default_factory=dict)
+    # root -> of the rows that it was called with in train mode without gradient: how many are known, and how many it trained on
+    looked_at: dict[int, tuple[int, int]] = field(default_factory=dict)
     seed_at_start: int = 0
     seeded: bool = False
 
@@ -126,11 +128,15 @@ class RowWatch:
         self._seed: Any = None
         self._current: dict[int, Pass] = {}
         self._identities = Identities()
+        self._looked_at: dict[int, set[float]] = {}
 
     def install(self, _: list[object]) -> None:
         self._part.seed_at_start = torch.initial_seed()
 
     def on_judge(self) -> None:
+        for number, keys in self._looked_at.items():
+            order = self._orders.get(number)
+            self._part.looked_at[number] = len(keys), sum(key in order.places for key in keys) if order is not None else 0
         self._part.seeded = self._part.seeded or self._part.seeds > 0 or torch.initial_seed() != self._part.seed_at_start
 
     def before_seed(self, called: Called) -> None:
@@ -202,6 +208,8 @@ class RowWatch:
     # -- what models and losses get
 
     def after_call(self, call: Call) -> None:
+        if call.training and not call.grad and call.root.trained:
+            self._note_looked_at(call)
         if not call.grad or not call.training or not call.root.parameters or self._calls >= LATEST:
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
@@ -218,6 +226,12 @@ class RowWatch:
         number = call.root.number
         order = self._orders.setdefault(number, Order())
         self._part.mixed[number] = order.add(input, keys)
+
+    def _note_looked_at(self, call: Call) -> None:
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        keys = self._looked_at.setdefault(call.root.number, set())
+        if input is not None and input.dim() >= 2 and len(keys) < 1024:
+            keys.update(key for key, told in zip(row_keys(input), _telling(input), strict=False) if told)
 
     def _note_same(self, call: Call, input: Tensor, keys: list[float]) -> None:
         part = self._part
