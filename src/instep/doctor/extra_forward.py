@@ -84,7 +84,8 @@ class ExtraForward:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._state = dict(_places(module))
+        # Copied once: other processes may write to weights in shared memory from one forward to the next.
+        self._state = _copied(dict(_places(module)))
         self._stack = contextlib.ExitStack()
         self.draws = False
 
@@ -99,8 +100,7 @@ class ExtraForward:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _restore(self._generators)
-        clones = {id(tensor): tensor.detach().clone() for tensor in self._state.values()}
-        copies = {name: clones[id(tensor)] for name, tensor in self._state.items()}
+        copies = _copied(self._state)
         # Not with torch's own search for ties: it swaps the tensors of a part with two names twice, and puts the copies back.
         with ConstantDraws():
             output = functional_call(self._module, copies, args, kwargs, tie_weights=False)
@@ -110,6 +110,12 @@ class ExtraForward:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         _restore(self._generators)
+
+
+def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of tensors; one with two names stays one."""
+    clones = {id(tensor): tensor.detach().clone() for tensor in state.values()}
+    return {name: clones[id(tensor)] for name, tensor in state.items()}
 
 
 def _places(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

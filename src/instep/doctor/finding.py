@@ -91,5 +91,5 @@ class Finding:
     def from_json(cls, saved: Mapping[str, Any]) -> "Finding":
         """The finding that `as_json` gave."""
         names = ("id", "message", "evidence", "where", "fix", "since_step", "severity", "process")
-        lists = {name: tuple(saved.get(name, ())) for name in ("places", "signals")}
-        return cls(**{name: saved[name] for name in names if name in saved}, **lists)
+        places, signals = tuple(saved.get("places", ())), tuple(saved.get("signals", ()))
+        return cls(**{name: saved[name] for name in names if name in saved}, places=places, signals=signals)

@@ -9,6 +9,7 @@ from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.rates import Rate, Rates
+from instep.doctor.watch.rows import Rows
 from instep.doctor.watch.schedulers import SchedulerRecord, Schedulers
 
 Scheduled = tuple[SchedulerRecord, OptimizerRecord, Rate]
@@ -57,7 +58,7 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
 def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
     """Schedulers that count in another unit than they are stepped in, by what became of the learning rate."""
     passes = sum(loader.full_passes for loader in trace.part(Loaders).all if loader.trained)
-    by_hand = trace.part(Epochs).regular(trace.steps) if not passes and trace.ended else None
+    by_hand = _epochs_by_hand(trace) if not passes and trace.ended else None
     found: dict[int, Finding] = {}
     for scheduled in _scheduled(trace):
         scheduler, owner, _ = scheduled
@@ -71,6 +72,14 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
         if finding is not None:
             found.setdefault(owner.number, finding)
     yield from found.values()
+
+
+def _epochs_by_hand(trace: Trace) -> tuple[int, float] | None:
+    """(how many, updates in each) of a script whose batches come from no loader: by what comes after them, or the same data."""
+    again = list(trace.part(Rows).epochs.values())
+    if len(again) == 1 and 3 <= again[0] <= trace.steps / 3:
+        return round(trace.steps / again[0]), float(again[0])
+    return trace.part(Epochs).regular(trace.steps)
 
 
 def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding | None:

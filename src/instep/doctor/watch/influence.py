@@ -329,8 +329,8 @@ def _try_batch(
         turned = _pick(forward(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
     if fact.reached and not fact.symmetric:
-        runs = [partial(forward, *_replaced(call, change)) for change in (torch.clone, partial(swap, sample))]
-        mixing = find_mixing(*runs, batch, sample, locator)
+        again, replaced = (partial(forward, *_replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
+        mixing = find_mixing(again, replaced, batch, sample, locator)
         if mixing is not None:
             fact.operation, fact.operation_site = mixing.operation, mixing.site
 
