@@ -6,6 +6,7 @@ from instep.doctor.catalogue import CATALOGUE
 from instep.doctor.causes import SIGNALS, gather
 from instep.doctor.finding import Finding
 from instep.doctor.report import render
+from instep.doctor.sarif import as_sarif
 
 
 def gathered(*findings: Finding, ignored: tuple[str, ...] = ()) -> list[Finding]:
@@ -17,7 +18,7 @@ def test_a_cause_takes_what_follows_from_it() -> None:
     cause = Finding("missing-zero-grad", "seen", where="a.py:3")
     [said] = gathered(Finding("diverging-loss", "grew", where="a.py:2"), cause, Finding("non-finite", "nan", where="a.py:2"))
     assert said == replace(cause, signals=("diverging-loss (a.py:2): grew", "non-finite (a.py:2): nan"), severity="error")
-    assert "It also shows as diverging-loss (a.py:2): grew" in render([said])
+    assert "Seen with it: diverging-loss (a.py:2): grew" in render([said])
     assert Finding.from_json(said.as_json()).signals == said.signals
 
 
@@ -32,6 +33,8 @@ def test_several_lines_are_places_of_one_finding() -> None:
     [said] = gathered(*lines)
     assert (said.where, said.places) == ("a.py:4", ("a.py:9", "a.py:12"))
     assert "Also at a.py:9, a.py:12." in render([said])
+    [result] = as_sarif([said])["runs"][0]["results"]
+    assert [one["physicalLocation"]["region"]["startLine"] for one in result["relatedLocations"]] == [9, 12]
     [said] = gathered(*lines, ignored=("a.py:4",))
     assert (said.where, said.places) == ("a.py:9", ("a.py:12",))
     apart = [Finding("dropout-extreme", "seen", where="a.py:4", cause=cause) for cause in ("one", "two")]

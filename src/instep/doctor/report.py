@@ -72,7 +72,7 @@ def _paragraphs(finding: Finding, width: int, paint: Paint) -> list[str]:
         *title,
         *_wrapped(finding.message, width),
         *(_wrapped(f"Also at {', '.join(finding.places)}.", width) if finding.places else ()),
-        *(line for signal in finding.signals for line in _wrapped(f"It also shows as {signal}", width)),
+        *(line for signal in finding.signals for line in _wrapped(f"Seen with it: {signal}", width)),
         *_wrapped(finding.why, width),
         f"{INDENT}fix:",
         *(f"{INDENT}  {paint(line, CHANGES.get(line[:1], ''))}" for line in finding.change.strip("\n").splitlines()),
