@@ -125,3 +125,56 @@ def test_a_module_under_torchrun(tmp_path: Path) -> None:
     assert watched.returncode == 0, watched.stderr
     assert found(tmp_path / "found.json")["missing-zero-grad"]["process"] == "rank 0, rank 1"
     assert watched.stderr.count("instep doctor: error missing-zero-grad") == 1
+
+
+HOOK = """
+    import importlib.abc, importlib.machinery, importlib.util, sys
+
+    class Loader:  # of somebody else's, without attributes to hang anything on
+        __slots__ = ("inner",)
+        def __init__(self, inner): self.inner = inner
+        def create_module(self, spec): return self.inner.create_module(spec)
+        def exec_module(self, module): self.inner.exec_module(module); print("theirs", module.__name__)
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path, target=None):
+            if name != "torch":
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            spec.loader = Loader(spec.loader)
+            return spec
+"""
+
+
+@pytest.mark.parametrize("way", ["sys.meta_path.insert(0, Finder())", "sys.meta_path = [Finder(), *sys.meta_path]"])
+def test_another_hook_that_answers_for_torch(tmp_path: Path, way: str) -> None:
+    """It does its work, and the doctor watches all the same; where it is not asked, from the next import on."""
+    path = tmp_path / "hooked.py"
+    path.write_text(dedent(HOOK) + way + "\nimport torch\nimport wave\n" + dedent(LOOP) + "work()\n")
+    watched = doctor(tmp_path, path.name)
+    assert watched.stdout == "theirs torch\n"
+    assert "instep doctor: 1 error in 5 steps" in watched.stderr
+
+
+def test_silence_is_not_health(tmp_path: Path) -> None:
+    """What was not watched, not trained or not judged is said."""
+    (tmp_path / "plain.py").write_text("print(1)\n")
+    script(tmp_path, "idle.py", "nn.Linear(2, 2)(torch.zeros(1, 2))\n")
+    hand = """
+        w = torch.zeros(3, requires_grad=True)
+        for _ in range(8):
+            w.sum().backward()
+            w.data -= w.grad
+            w.grad = None
+    """
+    script(tmp_path, "hand.py", hand)
+    (tmp_path / "unseen.py").write_text("import sys\nsys.meta_path[:] = sys.meta_path[1:]\nimport torch\n")
+    said = {name: " ".join(doctor(tmp_path, f"{name}.py").stderr.split()) for name in ("plain", "idle", "hand", "unseen")}
+    nothing = "instep doctor: nothing found, and no step was watched. "
+    assert said["plain"] == nothing + "torch was not imported: there was nothing to watch."
+    assert said["idle"] == nothing + "nothing was trained: there was no backward and no optimizer step."
+    by_hand = "8 backwards came without any optimizer step, and weights were updated by hand: what steps use was not judged. "
+    assert said["hand"].startswith(
+        nothing + by_hand + "too short to judge everything; it takes at least this many steps: 10 for "
+    )
+    assert said["unseen"] == nothing + "torch was imported in a way that the doctor could not follow: nothing was watched."

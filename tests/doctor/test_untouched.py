@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import random
+import weakref
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -184,3 +185,42 @@ def test_the_loss_of_a_trainer_is_seen_in_each_of_its_forms(
     trainer = Trainer(model, loss=loss, optimizer=optimizer, train=(x, y), epochs=3, batch_size=4, progress=False, doctor=True)
     trainer.fit()
     assert "softmax-before-cross-entropy" in capsys.readouterr().err
+
+
+def test_looking_at_names_keeps_nothing_alive() -> None:
+    """A frame that is asked for its names keeps them, and with them the graph of a loss that the script has let go."""
+    student = nn.Linear(4, 2)
+    alias = student
+    losses: list[weakref.ref[Tensor]] = []
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+
+    def train() -> None:
+        for _ in range(8):
+            x = torch.randn(8, 4)
+            loss = F.mse_loss(student(x), alias(x).detach() + 1)
+            losses.append(weakref.ref(loss))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            assert sum(each() is not None for each in losses) == 1
+
+    with instep.watch(aloud=False):
+        train()
+    assert sum(each() is not None for each in losses) == 0
+
+
+def test_names_that_a_function_asked_for_are_left_alone() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train() -> dict[str, Any]:
+        rate = 0.1
+        kept = locals()
+        for _ in range(8):
+            x = torch.randn(8, 4)
+            F.mse_loss(model(x), model(x).detach() + rate).backward()
+            optimizer.step()
+        return kept
+
+    with instep.watch(aloud=False):
+        assert set(train()) == {"rate", "model", "optimizer"}

@@ -23,7 +23,7 @@ from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
 from instep.doctor.step_sampling import BURST, EVERY, FIRST, multiplications
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import Backwards, provenance
+from instep.doctor.watch.backwards import Backwards, origin
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.optimizers import Optimizers
@@ -204,9 +204,9 @@ def test_one_visit_at_a_time() -> None:
 
 def test_where_a_tensor_comes_from() -> None:
     x = torch.randn(2, 3, 4, requires_grad=True)
-    assert provenance(x.softmax(1).permute(0, 2, 1).reshape(8, 3)) == "SoftmaxBackward0"
-    assert provenance(torch.sigmoid(x)[0]) == "SigmoidBackward0"
-    assert provenance(x) is None
+    assert origin(x.softmax(1).permute(0, 2, 1).reshape(8, 3)).name() == "SoftmaxBackward0"
+    assert origin(torch.sigmoid(x)[0]).name() == "SigmoidBackward0"
+    assert origin(x) is None
 
 
 def test_a_line_is_the_users() -> None:
@@ -251,7 +251,10 @@ def test_each_cause_is_said_once_and_may_be_withdrawn() -> None:
 def test_the_report_of_nothing_and_of_something(capsys: pytest.CaptureFixture[str]) -> None:
     with instep.watch(ignore=["no-seed"]):
         step(*small())
-    assert capsys.readouterr().err == "instep doctor: nothing to say in 1 steps.\n"
+    said = capsys.readouterr().err
+    assert said.startswith("instep doctor: nothing to say in 1 steps.\ntoo short to judge everything; it takes at least")
+    assert "22 for vanishing-updates" in " ".join(said.split())
+    assert "no-seed" not in said
     with instep.watch(ignore=["no-seed"]):
         model, optimizer = small()
         for _ in range(6):

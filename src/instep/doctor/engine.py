@@ -1,12 +1,14 @@
-"""The engine: judges the trace now and then, and says each cause once."""
+"""The engine: judges the trace now and then, and says each cause once, with what follows from it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from instep.doctor.causes import gather
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
 from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 
 Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
 
@@ -27,7 +29,8 @@ class Engine:
         said: Listener = lambda *_: None,
         withdrawn: Callable[[Finding], None] = lambda _: None,
     ) -> None:
-        self.findings: dict[str, Finding] = {}
+        self.findings: dict[str, Finding] = {}  # as they are said
+        self._found: dict[str, Finding] = {}  # as rules gave them
         self._trace, self._hub = trace, hub
         self._admitted, self._said, self._withdrawn = admitted, said, withdrawn
         self._rules = all_rules()
@@ -63,15 +66,17 @@ class Engine:
             self._due = next(self._next)
         self._hub.say("on_judge")
         for rule in self._rules:
+            if self._is_too_short(rule):
+                continue
             try:
                 found = {finding.key: finding for finding in self._ask(rule)}
             except Exception:
                 self._hub.note_failure()
                 continue
             if rule.revocable:
-                self._withdraw(rule.id, set(found))
-            for key, finding in found.items():
-                self._keep(key, finding)
+                self._found = {key: old for key, old in self._found.items() if old.id != rule.id or key in found}
+            self._found.update(found)
+        self._tell()
 
     def _ask(self, rule: Rule) -> Iterator[Finding]:
         margins = self._trace.margins
@@ -83,6 +88,35 @@ class Engine:
             margins.note_finding()
             yield finding
 
+    def _is_too_short(self, rule: Rule) -> bool:
+        """Whether there were fewer steps, and fewer backwards, than a rule needs."""
+        trace = self._trace
+        return not trace.strict and max(trace.steps, trace.backwards) < rule.steps
+
+    def remarks(self) -> list[str]:
+        """What could not be judged: known at the end."""
+        trace, hand = self._trace, self._trace.part(ByHand)
+        if self._hub.stood_down is not None:
+            return [f"{self._hub.stood_down}: nothing was judged."]
+        if not trace.steps and not trace.backwards:
+            if hand.grads:
+                return [
+                    f"torch.autograd.grad was called {hand.grads} times and no optimizer stepped: updates by hand are not judged."
+                ]
+            return ["nothing was trained: there was no backward and no optimizer step."]
+        said = []
+        if not trace.steps:
+            moved = ", and weights were updated by hand" if hand.moved else ""
+            said.append(f"{trace.backwards} backwards came without any optimizer step{moved}: what steps use was not judged.")
+        found = {finding.id for finding in self.findings.values()}
+        short = [rule for rule in self._rules if self._is_too_short(rule) and rule.id not in found]
+        short = [rule for rule in short if self._admitted(Finding(rule.id, "")) is not None]
+        if short:
+            needs = sorted({rule.steps for rule in short})
+            lists = [f"{need} for {', '.join(rule.id for rule in short if rule.steps == need)}" for need in needs]
+            said.append(f"too short to judge everything; it takes at least this many steps: {'; '.join(lists)}.")
+        return said
+
     def end(self) -> None:
         """The last judgement."""
         self._hub.read_late(all=True)
@@ -90,19 +124,16 @@ class Engine:
         self._trace.ended = True
         self.judge()
 
-    def _keep(self, key: str, finding: Finding) -> None:
-        admitted = self._admitted(finding)
-        known = self.findings.get(key)
-        if admitted is None or known == admitted:
-            return
-        self.findings[key] = admitted
-        self._said(admitted, known is None)
-
-    def _withdraw(self, id: str, still: set[str]) -> None:
-        for key, finding in list(self.findings.items()):
-            if finding.id == id and key not in still:
-                del self.findings[key]
-                self._withdrawn(finding)
+    def _tell(self) -> None:
+        """Say what is new or has new evidence, withdraw what no longer holds or stands under another finding now."""
+        gathered = gather(self._found, self._admitted)
+        for key in [key for key in self.findings if key not in gathered]:
+            self._withdrawn(self.findings.pop(key))
+        for key, finding in gathered.items():
+            known = self.findings.get(key)
+            if known != finding:
+                self.findings[key] = finding
+                self._said(finding, known is None)
 
 
 def _milestones() -> Any:

@@ -1,7 +1,8 @@
 """An extra forward of a model, on copies of its weights and buffers, that leaves nothing changed.
 
-Runs in eval mode without gradients. Generators, modes and attributes are put back; what the model prints is not shown. A model
-whose forward might do something that cannot be put back gets no extra forward.
+Runs in eval mode without gradients. Random numbers are replaced by constants: which of them a sample gets may depend on the
+other samples, and then one would seem to reach the other. Generators, modes and attributes are put back; what the model prints is
+not shown. A model whose forward might do something that cannot be put back gets no extra forward.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from instep.doctor.constant_draws import ConstantDraws
+
 LARGEST = 50_000_000  # numbers in weights and buffers: they are copied
 # Calls in a forward that reach out of the model.
 REACHING = frozenset({
@@ -31,30 +34,34 @@ WRITING = frozenset({"append", "extend", "update", "add", "insert", "push", "pop
 OWN = ("_parameters", "_buffers", "_modules")
 
 
-def is_safe(module: nn.Module) -> bool:
-    """Whether one more forward can be undone."""
+def is_safe(module: nn.Module, *, copied: bool = False) -> bool:
+    """Whether one more forward can be undone. In a copy of the process that holds for hooks and generators of the model's too."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return False
     if type(module).__module__.startswith(("torch._dynamo", "torch.nn.parallel", "torch.jit", "torch.fx")):
         return False
     size = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
-    return size <= LARGEST and all(_is_safe_part(part) for part in module.modules())
+    return size <= LARGEST and all(_is_safe_part(part, copied) for part in module.modules())
 
 
-def _is_safe_part(part: nn.Module) -> bool:
-    if part._forward_hooks or part._forward_pre_hooks or isinstance(part, torch.jit.ScriptModule):
+def _is_safe_part(part: nn.Module, copied: bool) -> bool:
+    hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+    if isinstance(part, torch.jit.ScriptModule) or (hooks and (not copied or any(map(_reaches, hooks)))):
         return False
-    for name, value in vars(part).items():
-        if isinstance(value, torch.Generator) or (isinstance(value, Tensor) and name not in OWN and value._version > 0):
-            return False
+    if not copied and any(isinstance(value, torch.Generator) for value in vars(part).values()):
+        return False
     if type(part).__module__.startswith("torch.nn."):
         return True
     code = getattr(type(part).forward, "__code__", None)
-    if code is None:
+    if code is None or REACHING & set(code.co_names):
         return False
-    if REACHING & set(code.co_names):
-        return False
-    return not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+    return copied or not any(step.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for step in dis.get_instructions(code))
+
+
+def _reaches(hook: Any) -> bool:
+    """Whether a hook may reach out of the model."""
+    code = getattr(hook, "__code__", None) or getattr(type(hook).__call__, "__code__", None)
+    return code is None or bool(REACHING & set(code.co_names))
 
 
 def is_closed(module: nn.Module) -> bool:
@@ -70,12 +77,17 @@ def _writes(code: CodeType) -> bool:
 
 
 class ExtraForward:
-    """`with ExtraForward(module) as forward: forward(args, kwargs)`; each starts from the same random numbers."""
+    """`with ExtraForward(module) as forward: forward(args, kwargs)`.
+
+    `draws` tells afterwards whether random numbers were drawn all the same, by a way that is not known here.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._state = dict(_places(module))
+        # Copied once: other processes may write to weights in shared memory from one forward to the next.
+        self._state = _copied(dict(_places(module)))
         self._stack = contextlib.ExitStack()
+        self.draws = False
 
     def __enter__(self) -> "ExtraForward":
         self._generators = _generators()
@@ -88,14 +100,22 @@ class ExtraForward:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _restore(self._generators)
-        clones = {id(tensor): tensor.detach().clone() for tensor in self._state.values()}
-        copies = {name: clones[id(tensor)] for name, tensor in self._state.items()}
+        copies = _copied(self._state)
         # Not with torch's own search for ties: it swaps the tensors of a part with two names twice, and puts the copies back.
-        return functional_call(self._module, copies, args, kwargs, tie_weights=False)
+        with ConstantDraws():
+            output = functional_call(self._module, copies, args, kwargs, tie_weights=False)
+        self.draws = self.draws or not _are_equal(_generators(), self._generators)
+        return output
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
         _restore(self._generators)
+
+
+def _copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of tensors; one with two names stays one."""
+    clones = {id(tensor): tensor.detach().clone() for tensor in state.values()}
+    return {name: clones[id(tensor)] for name, tensor in state.items()}
 
 
 def _places(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -108,8 +128,13 @@ def _places(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextlib.contextmanager
 def _kept(module: nn.Module) -> Iterator[None]:
-    """Puts back every attribute of a module and its parts, modes among them, and the contents of its lists and dictionaries."""
+    """Puts back every attribute of a module and its parts, modes among them, and the contents of its lists and dictionaries.
+
+    Tensors that are plain attributes, as a state that is carried along, are copies meanwhile.
+    """
     saved = [(part, dict(vars(part)), _contents(part)) for part in module.modules()]
+    for part, attributes, _ in saved:
+        vars(part).update({name: value.detach().clone() for name, value in attributes.items() if isinstance(value, Tensor)})
     try:
         yield
     finally:
@@ -142,6 +167,12 @@ def _generators() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
     devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     return torch.get_rng_state(), devices, random.getstate(), numpy.random.get_state() if numpy is not None else None
+
+
+def _are_equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether generators are where they were."""
+    numpys = (one[3] is None) == (other[3] is None) and (one[3] is None or str(one[3]) == str(other[3]))
+    return torch.equal(one[0], other[0]) and one[2] == other[2] and numpys
 
 
 def _restore(state: tuple[Any, ...]) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from instep.doctor.catalogue import CATALOGUE
 
 Severity = Literal["error", "warning", "hint"]
+# Hints that about every other script gets, though nothing is wrong with it: said in one line.
+COMMON = frozenset({"no-seed", "not-shuffled", "whole-model-pickled", "loss-summed", "ragged-mean"})
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "hint")
 
 
@@ -27,6 +29,8 @@ class Finding:
     severity: Severity | None = None
     cause: str | None = None
     process: str = ""  # which process of several; filled in by the engine
+    places: tuple[str, ...] = ()  # other lines of the same cause
+    signals: tuple[str, ...] = ()  # other findings that follow from it: "id (file:line): message"
 
     def __post_init__(self) -> None:
         if self.id not in CATALOGUE:
@@ -36,6 +40,11 @@ class Finding:
     def level(self) -> Severity:
         """Its severity, said or from the catalogue."""
         return self.severity or CATALOGUE[self.id].severity
+
+    @property
+    def is_common(self) -> bool:
+        """Whether it is a hint that many scripts get."""
+        return self.level == "hint" and self.id in COMMON
 
     @property
     def key(self) -> str:
@@ -69,6 +78,8 @@ class Finding:
             "message": self.message,
             "evidence": dict(self.evidence),
             "where": self.where,
+            "places": list(self.places),
+            "signals": list(self.signals),
             "why": self.why,
             "fix": self.change,
             "since_step": self.since_step,
@@ -80,4 +91,5 @@ class Finding:
     def from_json(cls, saved: Mapping[str, Any]) -> "Finding":
         """The finding that `as_json` gave."""
         names = ("id", "message", "evidence", "where", "fix", "since_step", "severity", "process")
-        return cls(**{name: saved[name] for name in names if name in saved})
+        places, signals = tuple(saved.get("places", ())), tuple(saved.get("signals", ()))
+        return cls(**{name: saved[name] for name in names if name in saved}, places=places, signals=signals)

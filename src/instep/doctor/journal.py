@@ -35,9 +35,9 @@ class Journal:
         self._write({"key": finding.key, "finding": None})
         self.publish()
 
-    def closed(self, steps: int, failures: list[str]) -> None:
-        """The last line of a process: how many steps it took, and the doctor's own errors in it."""
-        self._write({"steps": steps, "failures": failures})
+    def closed(self, steps: int, failures: list[str], remarks: list[str]) -> None:
+        """The last line of a process: how many steps it took, the doctor's own errors in it, and what could not be judged."""
+        self._write({"steps": steps, "failures": failures, "remarks": remarks})
 
     def first_to_say(self, finding: Finding) -> bool:
         """Whether no other process has said it; of several ranks one speaks."""
@@ -76,6 +76,14 @@ class Journal:
     def failures(self) -> list[str]:
         """Tracebacks of the doctor's own errors, in all processes."""
         return [text for line in self._all() for text in line.get("failures", ())]
+
+    def remarks(self) -> list[str]:
+        """What could not be judged, of the process that has seen the most; that nothing was watched, where no process could."""
+        closed = [line for line in self._all() if "steps" in line]
+        if not closed:
+            return ["torch was not imported: there was nothing to watch."]
+        most: dict[str, Any] = max(closed, key=lambda line: line["steps"])
+        return [str(remark) for remark in most["remarks"]]
 
     def steps(self) -> int:
         """Optimizer steps of all processes that could say so at their end."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from instep.doctor.finding import Finding
 from instep.doctor.journal import Journal
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER, PID = "INSTEP_DOCTOR", "INSTEP_DOCTOR_PID"
 FAILED_ON, INTERRUPTED = 3, 130
+UNWATCHED = "torch was imported in a way that the doctor could not follow: nothing was watched."
 _CHILD = Path(__file__).parent / "child"
 _SETTINGS = "settings.json"
 SECOND_RUN = "remedies.json"  # is in the folder of a run that only tries fixes
@@ -82,8 +83,15 @@ def _close(process_watch: "ProcessWatch", settings: Settings) -> Outcome:
         sys.stdout.flush()
     failures = journal.failures()
     new, known = settings.split(findings)
-    paint = paint_for(sys.stderr)
-    print(render(new, steps=journal.steps(), paint=paint, failed=len(failures), known=known), file=sys.stderr)
+    report = render(
+        new,
+        steps=journal.steps(),
+        paint=paint_for(sys.stderr),
+        failed=len(failures),
+        known=known,
+        remarks=journal.remarks(),
+    )
+    print(report, file=sys.stderr)
     if failures and os.environ.get("INSTEP_DOCTOR_DEBUG"):
         print(*failures, sep="\n", file=sys.stderr)
     return Outcome(findings, journal.steps(), journal.folder)
@@ -99,10 +107,10 @@ class ProcessWatch:
         self._curves: Curves | None = None
 
     def start(self) -> None:
-        if "torch" in sys.modules:
+        if is_imported():
             self._begin()
         else:
-            sys.meta_path.insert(0, _TorchFinder(self._begin))
+            _put_first(_TorchFinder(self._begin))
 
     def collect_margins(self) -> Margins:
         """How clearly the rules will have decided; torch must have been imported."""
@@ -117,10 +125,12 @@ class ProcessWatch:
         if self._curves is not None:
             self._curves.save(self.journal.folder)
         if watcher is None:
+            if is_imported():
+                self.journal.closed(0, [], [UNWATCHED])
             return
         if watcher.trace.backwards or watcher.trace.steps or os.environ.get(PID) == str(os.getpid()):
             watcher.end()
-            self.journal.closed(watcher.trace.steps, watcher.hub.failures)
+            self.journal.closed(watcher.trace.steps, watcher.hub.failures, watcher.remarks)
         else:
             watcher.leave()
 
@@ -134,7 +144,7 @@ class ProcessWatch:
         try:
             watcher.begin()
         except Exception:  # the script goes on unwatched
-            self.journal.closed(0, [traceback.format_exc()])
+            self.journal.closed(0, [traceback.format_exc()], [UNWATCHED])
             return
         self._watcher = watcher
         register_after_fork(self, ProcessWatch._end_with_child)
@@ -165,17 +175,32 @@ class ProcessWatch:
                 print(one_line(finding, paint=paint_for(sys.stderr)), file=sys.stderr, flush=True)
 
 
+def is_imported() -> bool:
+    """Whether torch is there, and not just on its way."""
+    torch = sys.modules.get("torch")
+    return torch is not None and not getattr(getattr(torch, "__spec__", None), "_initializing", False)
+
+
 class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Calls `then` right after torch is imported. Stays where it is: others ask for torch's spec without importing it."""
+    """Calls `then` right after torch is imported, whoever finds and loads it.
+
+    Stays where it is: others ask for torch's spec without importing it. Where somebody has answered for torch before this one
+    was asked, it notices when it is asked for anything else.
+    """
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then = then
         self._asking = False
+        self._done = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != "torch" or self._asking:
+        if self._done or self._asking:
+            return None
+        if name != "torch":
+            if is_imported():
+                self._come()
             return None
         self._asking = True
         try:
@@ -183,17 +208,69 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         finally:
             self._asking = False
         loader = spec.loader if spec is not None else None
-        if loader is None or "exec_module" in vars(loader):
+        if spec is None or loader is None or isinstance(loader, _ThenLoader):
             return spec
-        execute = loader.exec_module
+        try:
+            _follow(loader, self._come)
+        except (AttributeError, TypeError):  # one that takes no attributes
+            spec.loader = _ThenLoader(loader, self._come)
+        return spec
 
-        def exec_module(module: ModuleType) -> None:
-            vars(loader).pop("exec_module", None)
-            execute(module)
+    def _come(self) -> None:
+        if not self._done:
+            self._done = True
             self._then()
 
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+
+def _follow(loader: Any, then: Callable[[], None]) -> None:
+    """Let `then` come after the loader has executed torch."""
+    if "exec_module" in vars(loader):
+        return
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        if module.__name__ != "torch":
+            execute(module)
+            return
+        vars(loader).pop("exec_module", None)
+        execute(module)
+        then()
+
+    loader.exec_module = exec_module
+
+
+class _ThenLoader(importlib.abc.Loader):
+    """Another loader, and what comes after it has executed a module. The module gets the other one for its own."""
+
+    def __init__(self, loader: Any, then: Callable[[], None]) -> None:
+        self._loader, self._then = loader, then
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        create = getattr(self._loader, "create_module", None)
+        module: ModuleType | None = create(spec) if create is not None else None
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._then()
+
+
+class _Finders(list[Any]):
+    """Finders of which the first stays the first: others that are put before it come right after it."""
+
+    def insert(self, index: SupportsIndex, finder: Any) -> None:
+        super().insert(max(range(len(self) + 1)[index:].start, 1), finder)
+
+
+def _put_first(finder: importlib.abc.MetaPathFinder) -> None:
+    """Where torch is looked for first, also when somebody else asks to be."""
+    sys.meta_path = _Finders([finder, *sys.meta_path])
 
 
 def attach() -> None:

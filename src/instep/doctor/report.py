@@ -20,17 +20,26 @@ def render(
     paint: Paint = plain,
     failed: int = 0,
     known: Sequence[Finding] = (),
+    remarks: Sequence[str] = (),
 ) -> str:
-    """The whole report. `known` are findings of the baseline: a line each."""
+    """The whole report. `known` are findings of the baseline: a line each; `remarks` say what could not be judged."""
     width = min(terminal_width(sys.stderr) or 80, PROSE)
     lines = [paint(_head(findings, steps), "bold")]
+    common = [finding for finding in findings if finding.is_common]
     for finding in findings:
+        if finding.is_common:
+            continue
         lines += ["", *_paragraphs(finding, width, paint)]
+    if common:
+        hints = ", ".join(f"{finding.id} ({finding.where})" if finding.where else finding.id for finding in common)
+        lines += ["", fold(f"{paint('hints', STYLES['hint'])} that many scripts get: {hints}; instep doctor --explain ID", width)]
     if known:
         lines += ["", f"in the baseline already: {plural(len(known), 'finding')}"]
         lines += [paint(f"  {one.level} {one.id}{f'  {one.where}' if one.where else ''}", "dim") for one in known]
     if failed:
         lines += ["", fold(f"{failed} errors inside the doctor were caught; what it says may be incomplete.", width)]
+    for remark in remarks:
+        lines += ["", fold(remark, width)] if findings or failed else [fold(remark, width)]
     return "\n".join(lines)
 
 
@@ -44,7 +53,9 @@ def one_line(finding: Finding, *, paint: Paint = plain) -> str:
 def _head(findings: Sequence[Finding], steps: int | None) -> str:
     watched = "" if steps is None else f" in {steps:,} steps"
     if not findings:
-        return f"instep doctor: nothing to say{watched}."
+        return (
+            "instep doctor: nothing found, and no step was watched." if steps == 0 else f"instep doctor: nothing to say{watched}."
+        )
     counts = Counter(finding.level for finding in findings)
     said = ", ".join(f"{counts[level]} {level}{'s' if counts[level] > 1 else ''}" for level in SEVERITIES if counts[level])
     return f"instep doctor: {said}{watched}"
@@ -60,6 +71,8 @@ def _paragraphs(finding: Finding, width: int, paint: Paint) -> list[str]:
         f"{level} {paint(finding.id, 'bold')}{place}{paint(since + process, 'dim')}",
         *title,
         *_wrapped(finding.message, width),
+        *(_wrapped(f"Also at {', '.join(finding.places)}.", width) if finding.places else ()),
+        *(line for signal in finding.signals for line in _wrapped(f"Seen with it: {signal}", width)),
         *_wrapped(finding.why, width),
         f"{INDENT}fix:",
         *(f"{INDENT}  {paint(line, CHANGES.get(line[:1], ''))}" for line in finding.change.strip("\n").splitlines()),

@@ -47,11 +47,16 @@ def _result(finding: Finding, ids: Sequence[str]) -> dict[str, Any]:
         "partialFingerprints": {"instepDoctor/v1": fingerprint(finding)},
         "properties": {"evidence": dict(finding.evidence), "since_step": finding.since_step, "process": finding.process},
     }
-    file, _, line = (finding.where or "").rpartition(":")
-    if file:
-        region = {"startLine": int(line)}
-        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": region}}]
+    if finding.where:
+        result["locations"] = [_location(finding.where)]
+    if finding.places:
+        result["relatedLocations"] = [_location(place) for place in finding.places]
     return result
+
+
+def _location(place: str) -> dict[str, Any]:
+    file, _, line = place.rpartition(":")
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": {"startLine": int(line)}}}
 
 
 def _uri(file: str) -> str:

@@ -69,7 +69,15 @@ def run_again(
         journal = inside / "journal"
         journal.mkdir()
         moved = {} if here else _copies(command, inside)
-        wanted = [{"id": one.id, "where": _moved(one.where, moved), "evidence": dict(one.evidence)} for one in findings]
+        wanted = [
+            {
+                "id": one.id,
+                "where": _moved(one.where, moved),
+                "places": [_moved(place, moved) for place in one.places],
+                "evidence": dict(one.evidence),
+            }
+            for one in findings
+        ]
         told = {
             "remedies": wanted,
             "measures_only": measures_only,

@@ -27,7 +27,15 @@ def treat(folder: Path) -> None:
     curves = Curves(locator, evaluations=True)
     curves.install()
     fixes = [
-        Fix(one["id"], one["where"], one["evidence"], locator, told["measures_only"], curves.note_right_loss)
+        Fix(
+            one["id"],
+            one["where"],
+            one["evidence"],
+            locator,
+            told["measures_only"],
+            curves.note_right_loss,
+            places=tuple(one["places"]),
+        )
         for one in told["remedies"]
     ]
     for fix in fixes:

@@ -18,7 +18,7 @@ from instep.doctor.sites import Locator
 from instep.doctor.step_sampling import StepSampling
 from instep.doctor.trace import Trace
 from instep.doctor.watch import areas
-from instep.text import paint_for
+from instep.text import Paint, paint_for, plain
 
 Said = Callable[[Finding, bool], None]
 _ONE_AT_A_TIME = "the doctor is watching already; end that block first."
@@ -114,8 +114,17 @@ class Watcher:
     def findings(self) -> list[Finding]:
         return sorted(self.engine.findings.values(), key=lambda finding: SEVERITIES.index(finding.level))
 
+    @property
+    def remarks(self) -> list[str]:
+        """What could not be judged, and why: known at the end."""
+        return self.engine.remarks()
+
     def __str__(self) -> str:
-        return render(self.findings, steps=self.trace.steps, failed=self.hub.failed)
+        return self._report(plain)
+
+    def _report(self, paint: Paint) -> str:
+        remarks = self.remarks if self.trace.ended else []
+        return render(self.findings, steps=self.trace.steps, paint=paint, failed=self.hub.failed, remarks=remarks)
 
     def __enter__(self) -> "Watcher":
         return self.begin()
@@ -123,8 +132,7 @@ class Watcher:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.end()
         if self._aloud:
-            paint = paint_for(sys.stderr)
-            print(render(self.findings, steps=self.trace.steps, paint=paint, failed=self.hub.failed), file=sys.stderr)
+            print(self._report(paint_for(sys.stderr)), file=sys.stderr)
 
 
 def watch(*, ignore: Iterable[str] = (), strict: bool = False, aloud: bool = True) -> Watcher:

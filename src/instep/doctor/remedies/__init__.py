@@ -24,10 +24,11 @@ class Fix:
     measures_only: bool = False  # the right loss is noted, and the script goes on with its own
     note: Callable[[Any], None] = lambda _: None  # hears of losses by the right formula
     count: int = 0  # how often it acted
+    places: tuple[str, ...] = ()  # other lines of the same cause
 
     def is_here(self) -> bool:
-        """Whether the line of the finding is the one that is running."""
-        return self.where is None or self.locator.site(2) == self.where
+        """Whether a line of the finding is the one that is running."""
+        return self.where is None or self.locator.site(2) in (self.where, *self.places)
 
     def choose(self, wrong: Callable[[], Any], right: Callable[[], Any]) -> Any:
         """The loss that the script goes on with, where a remedy has another one for it."""

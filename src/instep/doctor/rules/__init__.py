@@ -18,7 +18,8 @@ In `rules/<family>.py`::
 
 Files are found by themselves. The id must be in `catalogue.py` (its severity there is the most a finding of it can be; pass
 `severity="hint"` to say less). Rules are called after steps 3, 5, 10, 20, 50, 100, …, when a pass over a loader ends, and at
-the end (`trace.ended`): each must have a minimum count and a share, and say nothing below it. A finding is kept once it was
+the end (`trace.ended`): each must have a minimum count and a share, and say nothing below it; where that is more than a few
+steps, `@rule(id, steps=30)` says so, and a script that is too short for it is told at the end. A finding is kept once it was
 said, unless the rule is `@rule(id, revocable=True)`: then it must be found at every later judgement too. Findings of one id
 with the same `where` (or `cause`, if given) are one; the newest evidence is shown. `where` is always a `site` from the trace.
 A rule touches no tensor and no module, draws no random number, keeps no state. `trace.strict` is True under `--strict`:
@@ -109,18 +110,22 @@ class Rule:
     id: str
     judge: Judge
     revocable: bool
+    steps: int = 0  # or backwards, below which it is not asked
 
 
 _RULES: dict[str, Rule] = {}
 
 
-def rule(id: str, *, revocable: bool = False) -> Callable[[Judge], Judge]:
-    """Register a rule. One function an id; a finding of it may be withdrawn by a later judgement where `revocable`."""
+def rule(id: str, *, revocable: bool = False, steps: int = 0) -> Callable[[Judge], Judge]:
+    """Register a rule. One function an id; a finding of it may be withdrawn by a later judgement where `revocable`.
+
+    `steps` are those that the rule needs to say anything; a script that has fewer is told so at its end.
+    """
     if id not in CATALOGUE:
         raise ValueError(f"{id!r} is not in the doctor's catalogue")
 
     def register(judge: Judge) -> Judge:
-        _RULES[id] = Rule(id, judge, revocable)
+        _RULES[id] = Rule(id, judge, revocable, steps)
         return judge
 
     return register

@@ -22,8 +22,8 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
         cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
         if cycles is None or cycles.undivided < 3 or not trace.has_share(cycles.undivided, optimizer.steps, 0.6):
             continue
-        if cycles.sampled and cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
-            continue  # divided by hand, or written anew
+        if not cycles.sampled or cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
+            continue  # divided by hand, or written anew; or nobody knows
         if not trace.batches and (len(trace.part(Optimizers).all) > 1 or cycles.undivided < 5):
             continue  # real and fake of a GAN, perhaps
         size, site = cycles.sizes.most_common(1)[0][0], cycles.sites.most_common(1)[0][0]

@@ -100,7 +100,7 @@ def _fix(load: Load) -> str:
 
 @rule("whole-model-pickled")
 def whole_model_pickled(trace: Trace) -> Iterator[Finding]:
-    """torch.save of a module."""
+    """A module that was saved or pickled as it is."""
     for save in trace.part(Checkpoints).saves.values():
         if save.models:
             yield Finding(

@@ -20,9 +20,8 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "clip-after-step",
-            f"{place.after_use} of {place.count} calls of {place.function} came after the step that used the gradients, "
-            "and no later step uses "
-            "what was clipped.",
+            f"{place.after_use} of {place.count} calls of {place.function} came after the update that used the gradients, "
+            "and no later one uses what was clipped.",
             evidence={"calls": place.count, "after_use": place.after_use, "limit": place.limit},
             where=place.site,
             since_step=place.first_step,

@@ -51,7 +51,7 @@ def _overlap(train: LoaderRows, valid: LoaderRows) -> tuple[int, int, bool, bool
     return shared, len(valid.rows), shared == len(train.rows), False
 
 
-@rule("train-valid-overlap")
+@rule("train-valid-overlap", revocable=True)
 def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
     """Evaluation samples that are trained on, in part; all of them only where nothing else is evaluated on."""
     part = trace.part(Rows)
@@ -63,7 +63,10 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
             for other in valid
             if _follows(part, loader, other) and models & _models(trace, other)
         ]
-        proper = any(found is not None and found[0] == 0 for _, found in facts)
+        # What could not be compared may be a true validation: a loader of another kind, tensors without any loader.
+        proper = any(found is None or found[0] == 0 for _, found in facts) or _is_evaluated_elsewhere(
+            trace, models, train + valid
+        )
         for other, found in facts:
             if found is None or not found[0]:
                 continue
@@ -75,12 +78,21 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
             yield Finding(
                 "train-valid-overlap",
                 f"{shared} of the {of} samples of the evaluation loader ({other.site}) are trained on ({loader.site})"
-                + (", and nothing else is evaluated on." if within else "."),
+                + (", and no other evaluation was seen." if within else "."),
                 evidence={"shared": shared, "evaluated": of, "by": "index" if certain else "value", "train_loader": loader.site},
                 where=other.site,
                 since_step=other.first_step,
                 severity="hint" if same else None if certain else "warning",
             )
+
+
+def _is_evaluated_elsewhere(trace: Trace, models: set[int], loaders: list[Loader]) -> bool:
+    """Whether those models are called without gradient on something else than batches of these loaders."""
+    known = {loader.number for loader in loaders}
+    return any(
+        kind.count and not kind.grad and kind.root.number in models and (kind.loader not in known or kind.fed < 0.5 * kind.count)
+        for kind in trace.part(Calls).kinds.values()
+    )
 
 
 @rule("not-shuffled")
@@ -208,7 +220,7 @@ def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("same-batch-every-step")
+@rule("same-batch-every-step", steps=10)
 def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
     """A loader begun anew at every step that gives its first batch each time; a sampler that is seeded anew at every step."""
     part = trace.part(Rows)
@@ -234,7 +246,7 @@ def _same(site: str | None, steps: int, evidence: dict[str, object], severity: s
     )
 
 
-@rule("no-seed", revocable=True)
+@rule("no-seed", revocable=True, steps=10)
 def no_seed(trace: Trace) -> Iterator[Finding]:
     """A training that nobody can repeat."""
     optimizers = trace.part(Optimizers).all

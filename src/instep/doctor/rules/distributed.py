@@ -49,7 +49,7 @@ def ddp_bypassed(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("ranks-diverge", revocable=True)
+@rule("ranks-diverge", revocable=True, steps=5)
 def ranks_diverge(trace: Trace) -> Iterator[Finding]:
     """Weights that are apart on two ranks of a data-parallel training, and never meet again."""
     part = trace.part(Ranks)

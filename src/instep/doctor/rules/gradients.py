@@ -41,20 +41,54 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "missing-zero-grad",
             f"{stale} of {optimizer.steps} steps of {optimizer.name} used gradients that an earlier step had already used: "
-            f"at the last one they still held {fact.used_held} old backward calls below the new one.",
+            f"at the last one those of {_listed(fact)} still held {fact.used_held} old backward calls below the new one.",
             evidence={
                 "optimizer": optimizer.name,
                 "steps": optimizer.steps,
                 "stale_steps": stale,
                 "parameters": fact.stale,
+                "names": list(fact.names),
                 "old_backwards_in_gradient": fact.used_held,
             },
             where=fact.site,
             since_step=optimizer.first["stale"],
         )
+    yield from _stepped_twice(trace)
     hand = trace.part(ByHand)
     if not trace.steps and hand.grown >= 6 and trace.has_share(hand.grown, hand.looked, 0.9):
         yield _by_hand(hand)
+
+
+def _listed(fact: StepFact) -> str:
+    """All parameters, or the names of some."""
+    if fact.stale >= fact.parameters:
+        return f"all {fact.parameters} parameters" if fact.parameters > 1 else "its parameter"
+    shown = ", ".join(fact.names[:3])
+    return shown if fact.stale <= 3 else f"{shown} and {fact.stale - 3} more"
+
+
+def _stepped_twice(trace: Trace) -> Iterator[Finding]:
+    """Steps that come without any new backward, on gradients that a step has used already."""
+    for optimizer in trace.part(Optimizers):
+        again = optimizer.totals.get("again", 0)
+        fact = next((fact for fact in reversed(optimizer.recent) if fact.reused and not fact.fresh), None)
+        if fact is None or fact.closure or again < 3 or not trace.has_share(again, optimizer.steps, 0.3):
+            continue
+        yield Finding(
+            "missing-zero-grad",
+            f"{again} of {optimizer.steps} steps of {optimizer.name} came without a new backward: they used the gradients of "
+            "the step before once more.",
+            evidence={
+                "optimizer": optimizer.name,
+                "steps": optimizer.steps,
+                "repeated_steps": again,
+                "parameters": fact.reused,
+                "names": list(fact.names),
+            },
+            where=fact.site,
+            since_step=optimizer.first["again"],
+            fix="optimizer.step()  # once for each backward; and zero_grad() after it",
+        )
 
 
 def _by_hand(hand: ByHand) -> Finding:

@@ -22,7 +22,7 @@ def _grows(place: GraphPlace) -> bool:
     return len(sizes) == 3 and sizes[1] > 1.5 * sizes[0] and (sizes[2] > 1.5 * sizes[1] or sizes[2] >= 5000)
 
 
-@rule("graph-kept")
+@rule("graph-kept", steps=10)
 def graph_kept(trace: Trace) -> Iterator[Finding]:
     """Losses or outputs whose graphs are still alive several backwards later."""
     part = trace.part(Graphs)
@@ -50,7 +50,7 @@ def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
     )
 
 
-@rule("graph-retained")
+@rule("graph-retained", steps=10)
 def graph_retained(trace: Trace) -> Iterator[Finding]:
     """Backwards that all retain their graphs, while old graphs stay alive or are walked through again."""
     for place in trace.part(Graphs).backwards.values():

@@ -17,10 +17,16 @@ def batch_mixed(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "batch-mixed",
             f"Replacing one of {fact.batch} samples changed the outputs of {fact.reached} others, by up to {fact.moved:.2g} "
-            "of their spread "
-            f"(in eval mode; and it matters in which order samples stand).",
-            evidence={"batch": fact.batch, "reached": fact.reached, "largest_change": round(fact.moved, 4)},
-            where=fact.site,
+            "of their spread (in eval mode; and it matters in which order samples stand)"
+            + (f": `{fact.operation}` puts them together." if fact.operation_site else "."),
+            evidence={
+                "batch": fact.batch,
+                "reached": fact.reached,
+                "largest_change": round(fact.moved, 4),
+                "operation": fact.operation,
+                "called_at": fact.site,
+            },
+            where=fact.operation_site or fact.site,
             since_step=fact.step,
         )
 
@@ -58,10 +64,15 @@ def future_leaks(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "future-leaks",
-            f"The targets are the inputs one position later, and replacing the last of {fact.positions} positions changed "
-            "the outputs of "
-            f"{fact.early} earlier ones, by up to {fact.early_moved:.2g} of their spread.",
-            evidence={"positions": fact.positions, "reached": fact.early, "largest_change": round(fact.early_moved, 4)},
+            "The targets are the inputs one position later, and replacing position "
+            f"{fact.replaced + 1} of {fact.positions} changed the outputs of {fact.early} earlier ones, by up to "
+            f"{fact.early_moved:.2g} of their spread.",
+            evidence={
+                "positions": fact.positions,
+                "replaced": fact.replaced,
+                "reached": fact.early,
+                "largest_change": round(fact.early_moved, 4),
+            },
             where=fact.site,
             since_step=fact.step,
         )

@@ -120,7 +120,7 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@rule("loss-summed")
+@rule("loss-summed", steps=10)
 def loss_summed(trace: Trace) -> Iterator[Finding]:
     """Backward from a loss of torch's with reduction='sum' over many samples."""
     samples = max((feed.samples for feed in trace.part(Feeds).all.values() if feed.reductions["sum"]), default=0)

@@ -52,7 +52,7 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
             )
 
 
-@rule("constant-loss", revocable=True)
+@rule("constant-loss", revocable=True, steps=10)
 def constant_loss(trace: Trace) -> Iterator[Finding]:
     """Every backward from a line gave zero gradients only, from the first on."""
     if any(_has_one_class(feed) for feed in trace.part(Feeds).all.values()):

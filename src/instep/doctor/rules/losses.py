@@ -47,10 +47,16 @@ def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
                 "probabilities": kind.probabilities,
                 "examined": kind.examined,
             },
-            where=kind.site,
+            where=kind.squashed_at or kind.site,
+            places=_loss_line(kind),
             since_step=kind.first_step,
             severity="error" if squashed == "softmax" else "warning",
         )
+
+
+def _loss_line(kind: LossKind) -> tuple[str, ...]:
+    """That of the loss, where the finding stands at what comes before it."""
+    return (kind.site,) if kind.site and kind.squashed_at and kind.squashed_at != kind.site else ()
 
 
 def _single(trace: Trace, kind: LossKind) -> bool:
@@ -65,7 +71,7 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
     for kind in trace.part(Losses).of("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"):
         feed = trace.part(Feeds).all.get((kind.function, kind.site))
         squashed, count = _after(kind, "SigmoidBackward0", "SoftmaxBackward0")
-        closed = feed is not None and feed.looked > 0 and feed.opaque == feed.looked
+        closed = (feed is not None and feed.looked > 0 and feed.opaque == feed.looked) or _is_hand_made(kind)
         looks = closed and kind.examined >= 6 and kind.unit == kind.examined
         looks = looks and trace.exceeds(kind.input_max - kind.input_min, 0.05)
         if not (squashed or looks):
@@ -84,10 +90,17 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
                 "input_min": kind.input_min,
                 "input_max": kind.input_max,
             },
-            where=kind.site,
+            where=kind.squashed_at or kind.site,
+            places=_loss_line(kind),
             since_step=kind.first_step,
             severity="error" if squashed else "warning",
         )
+
+
+def _is_hand_made(kind: LossKind) -> bool:
+    """Whether the input comes from what a sigmoid written by hand ends in; a layer's output may lie within 0..1 by chance."""
+    ends = ("ReciprocalBackward0", "DivBackward0", "HardsigmoidBackward0", "ClampBackward1")
+    return sum(kind.origins[name] for name in ends) > 0.5 * kind.origins.total()
 
 
 def _wrong_axis(feed: Feed) -> bool:

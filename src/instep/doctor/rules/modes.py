@@ -8,6 +8,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.modes import Modes, Stretch
+from instep.doctor.watch.rows import Rows
 
 
 @rule("evaluated-in-train-mode", revocable=True)
@@ -32,9 +33,9 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
         if stretch.grad:
             sure = held_out and stretch.unused >= 2 and stretch.unused > 0.8 * stretch.calls and kind.graded > 0.5 * kind.count
         else:
-            sure = (held_out and kind.graded + stretch.kept > 0) or (
-                kind.graded > 0.5 * kind.count and _apart(stretch, trace.steps)
-            )
+            sure = held_out and kind.graded + stretch.kept > 0
+            by_hand = kind.compared if _is_unknown_to_training(trace, root) else 0
+            sure = sure or (kind.graded + by_hand > 0.5 * kind.count and _apart(stretch, trace.steps))
         if not sure:
             continue
         how = "with a graph that nobody used" if stretch.grad else "without gradient"
@@ -57,6 +58,12 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
 def _held_out(stretch: Stretch, loaders: list[Loader]) -> bool:
     """Whether the calls came on batches of a loader that never trains."""
     return stretch.loader is not None and loaders[stretch.loader].trained == 0
+
+
+def _is_unknown_to_training(trace: Trace, root: Root) -> bool:
+    """Whether none of the rows is one that the model was seen to train on: what an agent tries, it learns from later."""
+    known, trained = trace.part(Rows).looked_at.get(root.number, (0, 0))
+    return known > 0 and not trained
 
 
 def _apart(stretch: Stretch, steps: int) -> bool:

@@ -49,16 +49,19 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("frozen-batchnorm-moves", revocable=True)
+@rule("frozen-batchnorm-moves", revocable=True, steps=5)
 def frozen_batchnorm_moves(trace: Trace) -> Iterator[Finding]:
-    """BatchNorms in train mode whose own weights are frozen all along and do not change, in a training.
+    """BatchNorms in train mode whose own weights are frozen, from the beginning or from some step on, and do not change.
 
     Not: a discriminator that is frozen while the generator trains, averages and targets (their weights change), momentum=0.
     """
     frozen = (
         (norm.frozen_site, norm)
         for norm in trace.part(Norms).all
-        if norm.frozen >= 5 and norm.live <= 0.05 * norm.frozen and not norm.moved and len(norm.steps) >= 3
+        if norm.frozen >= (5 if not norm.live else 10)
+        and norm.frozen >= 4 * norm.thawed
+        and not norm.moved
+        and len(norm.steps) >= 3
     )
     for site, norms in _by_site(frozen).items():
         model = norms[0].root.name if norms[0].root is not None else "model"
@@ -126,7 +129,7 @@ def norm_before_first_forward(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("batchnorm-of-one", revocable=True)
+@rule("batchnorm-of-one", revocable=True, steps=8)
 def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
     """BatchNorms that train on one sample at a time; a hint where the running statistics are never used."""
     ones = (
@@ -147,7 +150,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("dropout-extreme", revocable=True)
+@rule("dropout-extreme", revocable=True, steps=5)
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
     for drop in trace.part(Dropouts).drops.values():

@@ -6,13 +6,14 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
-from instep.doctor.watch.owners import Orphan, Owners
+from instep.doctor.watch.owners import Orphan, Owners, Starved
 from instep.doctor.watch.structure import Structure
 
-STEPS = 5  # optimizer steps below which nothing is said
+STEPS = 5  # gradients that a parameter has had before anything is said of it
 
 
 def names(all: list[str], limit: int = 4) -> str:
@@ -46,11 +47,9 @@ def _optimizer(trace: Trace, number: int | None = None) -> OptimizerRecord | Non
     return max(all, key=lambda record: record.steps, default=None)
 
 
-@rule("unregistered-module", revocable=True)
+@rule("unregistered-module", revocable=True, steps=5)
 def unregistered_module(trace: Trace) -> Iterator[Finding]:
     """Parameters that get gradients inside a root call, and that the root does not know."""
-    if trace.steps < STEPS:
-        return
     lost = [orphan for orphan in _orphans(trace) if not orphan.registered]
     for number in dict.fromkeys(orphan.root for orphan in lost):
         mine = [orphan for orphan in lost if orphan.root == number]
@@ -75,11 +74,11 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("parameter-not-optimized", revocable=True)
+@rule("parameter-not-optimized", revocable=True, steps=5)
 def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
     """Registered parameters that get gradients at every step, and that no optimizer holds."""
     record = _optimizer(trace)
-    if trace.steps < STEPS or record is None or trace.part(Owners).stale:
+    if record is None or trace.part(Owners).stale:
         return
     idle = {number for number, steps in _untrainable(trace)}
     left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
@@ -112,12 +111,12 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("stale-optimizer", revocable=True)
+@rule("stale-optimizer", revocable=True, steps=5)
 def stale_optimizer(trace: Trace) -> Iterator[Finding]:
     """An optimizer that holds tensors of a model that was replaced."""
     for number, stale in trace.part(Owners).stale.items():
         record = _optimizer(trace, number)
-        if record is None or trace.steps < STEPS:
+        if record is None:
             continue
         yield Finding(
             "stale-optimizer",
@@ -135,11 +134,15 @@ def stale_optimizer(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("dead-parameter", revocable=True)
+@rule("dead-parameter", revocable=True, steps=10)
 def dead_parameter(trace: Trace) -> Iterator[Finding]:
     """Parameters in an optimizer that have never had a gradient, once there was time for every branch to be used."""
     if (not trace.ended and trace.steps < 500) or trace.part(Owners).stale:
         return
+    for starved in trace.part(Owners).starved.values():
+        owner = _optimizer(trace, starved.optimizer)
+        if owner is not None and owner.steps >= 10 and not _is_barren(trace):
+            yield _starved(owner, starved)
     dead = trace.part(Owners).dead.values()
     for number, root in dict.fromkeys((fact.optimizer, fact.root) for fact in dead):
         record = _optimizer(trace, number)
@@ -168,11 +171,35 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
         )
 
 
+def _is_barren(trace: Trace) -> bool:
+    """Whether backwards reach no parameter at all, which is said by another rule."""
+    places = trace.part(CyclePart).backwards.values()
+    return not trace.backwards or any(place.barren + place.leaf >= 0.5 * place.count for place in places)
+
+
+def _starved(owner: OptimizerRecord, starved: Starved) -> Finding:
+    return Finding(
+        "dead-parameter",
+        f"none of the {starved.parameters} parameters of {owner.name} ({names(starved.names)}) has had a gradient in "
+        f"{owner.steps} steps: its steps do nothing.",
+        evidence={
+            "optimizer": owner.name,
+            "parameters": starved.parameters,
+            "names": starved.names[:8],
+            "steps": owner.steps,
+            "made_at": owner.site,
+        },
+        where=owner.site,
+        since_step=0,
+        fix="let the loss depend on them: no detach(), no torch.no_grad() and no .data on the way; or drop this optimizer",
+    )
+
+
 def _untrainable(trace: Trace) -> Iterator[tuple[int, int]]:
     """Optimizers, and how many steps, if in all of them nothing could be trained."""
     for number, steps in trace.part(Moves).idle.items():
         record = _optimizer(trace, number)
-        if record is not None and steps >= 10 and steps >= record.steps:
+        if record is not None and steps >= 3 and steps >= record.steps:
             yield number, steps
 
 

@@ -42,7 +42,7 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
     """Backwards through float16 whose loss is not scaled."""
     for place in trace.part(Scaling).backwards.values():
         unscaled = place.half - place.scaled
-        if unscaled < 8 or not trace.has_share(unscaled, place.count, 0.8):
+        if unscaled < 3 or not trace.has_share(unscaled, place.count, 0.8):
             continue
         how = "under autocast to float16" if place.autocast >= 0.5 * place.half else "with float16 weights"
         yield Finding(
@@ -54,7 +54,7 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("update-below-precision", revocable=True)
+@rule("update-below-precision", revocable=True, steps=21)
 def update_below_precision(trace: Trace) -> Iterator[Finding]:
     """Low-precision weights most of which a step with gradient leaves exactly as they were."""
     for movement in trace.part(Updates).optimizers.values():

@@ -6,7 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.rates import Rates
-from instep.doctor.watch.renewals import Line, Renewals
+from instep.doctor.watch.renewals import Renewals, Term
 
 
 @rule("optimizer-recreated")
@@ -17,36 +17,35 @@ def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
     epochs (tasks that follow each other).
     """
     for line in trace.part(Renewals).lines:
-        ended = list(line.terms)[:-1]
-        if not line.stateful or line.made < 3 or not ended:
+        ended = [term for term in list(line.terms)[:-1] if term.steps]  # one that was made and never stepped has lost nothing
+        made = line.made - (len(line.terms) - 1 - len(ended))
+        if not line.stateful or made < 3 or not ended:
             continue
-        if sum(term.rewritten for term in ended) > 0.2 * len(ended) or any(term.steps == 0 for term in ended):
+        if sum(term.rewritten for term in ended) > 0.2 * len(ended):
             continue
-        sure = _by_pass(line) or _by_step(line)
-        same_lr = len({term.lr for term in line.terms}) == 1
-        if not sure and not (same_lr and line.made >= 4 and not any(term.passes for term in ended)):
+        sure = _by_pass(ended) or _by_step(ended)
+        same_lr = len({term.lr for term in (*ended, line.terms[-1])}) == 1
+        if not sure and not (same_lr and made >= 4 and not any(term.passes for term in ended)):
             continue
         each = sum(term.steps for term in ended) / len(ended)
         yield Finding(
             "optimizer-recreated",
-            f"{line.name} was made {line.made} times for the same {line.parameters} parameters, after about {each:.0f} "
+            f"{line.name} was made {made} times for the same {line.parameters} parameters, after about {each:.0f} "
             "steps each time.",
-            evidence={"optimizer": line.name, "made": line.made, "steps_each": each, "parameters": line.parameters},
+            evidence={"optimizer": line.name, "made": made, "steps_each": each, "parameters": line.parameters},
             where=line.site,
-            since_step=line.terms[0].made_step,
+            since_step=ended[0].made_step,
             severity=None if sure else "hint",
         )
 
 
-def _by_pass(line: Line) -> bool:
+def _by_pass(terms: list[Term]) -> bool:
     """A new one for every pass over the same loader."""
-    terms = list(line.terms)[:-1]
     return len(terms) >= 2 and all(term.passes == 1 for term in terms) and len({term.loader for term in terms}) == 1
 
 
-def _by_step(line: Line) -> bool:
+def _by_step(terms: list[Term]) -> bool:
     """A new one for every step or two."""
-    terms = list(line.terms)[:-1]
     return len(terms) >= 5 and all(term.steps <= 2 for term in terms)
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.rates import Rate, Rates
+from instep.doctor.watch.rows import Rows
 from instep.doctor.watch.schedulers import SchedulerRecord, Schedulers
 
 Scheduled = tuple[SchedulerRecord, OptimizerRecord, Rate]
@@ -52,10 +54,11 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("schedule-wrong-unit", revocable=True)
+@rule("schedule-wrong-unit", revocable=True, steps=30)
 def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
     """Schedulers that count in another unit than they are stepped in, by what became of the learning rate."""
     passes = sum(loader.full_passes for loader in trace.part(Loaders).all if loader.trained)
+    by_hand = _epochs_by_hand(trace) if not passes and trace.ended else None
     found: dict[int, Finding] = {}
     for scheduled in _scheduled(trace):
         scheduler, owner, _ = scheduled
@@ -63,7 +66,7 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
             continue
         finding = None
         if scheduler.steps >= 0.7 * owner.all_steps:
-            finding = _counts_epochs(scheduled, passes)
+            finding = _counts_epochs(scheduled, by_hand[0] if by_hand else passes, by_hand is not None)
         elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
             finding = _counts_batches(scheduled)
         if finding is not None:
@@ -71,8 +74,19 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
     yield from found.values()
 
 
-def _counts_epochs(scheduled: Scheduled, passes: int) -> Finding | None:
-    """Stepped with every update: did the rate run out, or swing, as if the horizon were given in epochs?"""
+def _epochs_by_hand(trace: Trace) -> tuple[int, float] | None:
+    """(how many, updates in each) of a script whose batches come from no loader: by what comes after them, or the same data."""
+    again = list(trace.part(Rows).epochs.values())
+    if len(again) == 1 and 3 <= again[0] <= trace.steps / 3:
+        return round(trace.steps / again[0]), float(again[0])
+    return trace.part(Epochs).regular(trace.steps)
+
+
+def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding | None:
+    """Stepped with every update: did the rate run out, or swing, as if the horizon were given in epochs?
+
+    Where epochs are known only by what comes after them (`by_hand`), the horizon must be one that they reach.
+    """
     scheduler, owner, rate = scheduled
     steps, epoch = owner.all_steps, owner.all_steps / passes if passes >= 2 else 0.0
     stepwise = scheduler.name in ("StepLR", "MultiStepLR", "ExponentialLR")
@@ -96,7 +110,8 @@ def _counts_epochs(scheduled: Scheduled, passes: int) -> Finding | None:
             "scheduler.step()  # once an epoch; or T_max=epochs * len(loader)",
         )
     milestones = scheduler.horizon.get("milestones")
-    if milestones and epoch and max(milestones) < min(epoch, steps / 3) and passes >= 3 and scheduler.cuts >= 2:
+    reached = not by_hand or (milestones and max(milestones) <= passes)
+    if milestones and reached and epoch and max(milestones) < min(epoch, steps / 3) and passes >= 3 and scheduler.cuts >= 2:
         return _wrong_unit(
             scheduled,
             f"with every update: all of its milestones {milestones} were passed within the first epoch of {epoch:.0f} updates",
@@ -181,7 +196,7 @@ def one_cycle_max_lr(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("lambda-absolute-lr", revocable=True)
+@rule("lambda-absolute-lr", revocable=True, steps=20)
 def lambda_absolute_lr(trace: Trace) -> Iterator[Finding]:
     """LambdaLR whose factor is never more than about the base rate itself, and is not on its way up."""
     for scheduler, owner, _ in _scheduled(trace):

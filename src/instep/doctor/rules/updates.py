@@ -62,8 +62,19 @@ def _growth(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     return first, lowest, last
 
 
+def _growth_at_once(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    """The same of a loss that is far above its first value from the third step on."""
+    site = trace.part(Backwards).sites.get(trend.site)
+    if site is None or site.first_value is None or trend.negative or not site.first_value > 1e-6:
+        return None
+    later = [value for _, value in site.values][3:] if site.count <= len(site.values) else trend.blocks
+    if len(later) < 6 or not trace.exceeds(min(later), 30 * site.first_value):
+        return None
+    return site.first_value, site.first_value, later[-1]
+
+
 def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
-    growth = _growth(trace, trend)
+    growth = _growth(trace, trend) or _growth_at_once(trace, trend)
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
@@ -72,7 +83,7 @@ def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None
 
 
-@rule("diverging-loss", revocable=True)
+@rule("diverging-loss", revocable=True, steps=10)
 def diverging_loss(trace: Trace) -> Iterator[Finding]:
     """A loss far above its minimum and its beginning, while updates are large."""
     if _spoiled(trace):
@@ -82,7 +93,7 @@ def diverging_loss(trace: Trace) -> Iterator[Finding]:
         if growth is None:
             continue
         first, lowest, last = growth
-        at = trend.steps[trend.blocks.index(lowest)]
+        at = trend.steps[trend.blocks.index(lowest)] if lowest in trend.blocks else 0
         yield Finding(
             "diverging-loss",
             f"the loss has grown from {lowest:.3g} at step {at} to "
@@ -123,7 +134,7 @@ def _name(moves: list[Moves]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-@rule("exploding-updates", revocable=True)
+@rule("exploding-updates", revocable=True, steps=30)
 def exploding_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that most steps change by more than a tenth."""
     updates = trace.part(Updates)
@@ -155,7 +166,7 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("vanishing-updates", revocable=True)
+@rule("vanishing-updates", revocable=True, steps=22)
 def vanishing_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that get gradients and have never moved by more than float32 can just about show."""
     if any(place.scaled for place in trace.part(Scaling).clips.values()):

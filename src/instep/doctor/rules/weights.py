@@ -77,7 +77,7 @@ def layer_shared_by_accident(trace: Trace) -> Iterator[Finding]:
 def weights_not_tied(trace: Trace) -> Iterator[Finding]:
     """Two weights of one model that began equal, as if tied, and are trained apart."""
     for twin in trace.part(Structure).twins:
-        if not twin.optimized or twin.drift <= 0 or trace.steps < 10:
+        if not twin.optimized or twin.drift <= 0 or trace.steps < 3:
             continue
         how = "the transpose of " if twin.transposed else ""
         target = twin.second.removesuffix(".weight")
@@ -95,17 +95,17 @@ def weights_not_tied(trace: Trace) -> Iterator[Finding]:
         )
 
 
-@rule("symmetric-weights")
+@rule("symmetric-weights", steps=5)
 def symmetric_weights(trace: Trace) -> Iterator[Finding]:
     """Weights whose rows (or columns) were equal at the start and still are after many steps: units that learn the same."""
     for record in trace.part(Optimizers):
-        if record.totals.get("fresh", 0) < 20 or not record.last_lr:
+        if record.totals.get("fresh", 0) < 5 or not record.last_lr:
             continue
         same = [
             fact
             for fact in trace.part(Structure).symmetries.values()
             if fact.optimizer == record.number
-            and fact.arrivals >= 20
+            and fact.arrivals >= 5
             and fact.spread is not None
             and trace.is_below(fact.spread, 1e-4)
         ]
@@ -155,11 +155,11 @@ def _is_certain(sharing: Sharing) -> bool:
     return sharing.how != "name" or sharing.both >= 2
 
 
-@rule("teacher-shares-weights")
+@rule("teacher-shares-weights", steps=5)
 def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
     """A teacher, target or averaged network that has the student's own parameters."""
     for key, sharing in trace.part(Structure).sharings.items():
-        if trace.steps < 5 or not _is_certain(sharing):
+        if not _is_certain(sharing):
             continue
         yield Finding(
             "teacher-shares-weights",

@@ -24,15 +24,12 @@ VIEWS = frozenset(
 ) | {"SqueezeBackward1", "SqueezeBackward2", "SliceBackward0", "ViewBackward1", "UnsafeSplitBackward0"}  # fmt: skip
 
 
-def provenance(tensor: Any) -> str | None:
-    """The name of the operation that gave a tensor, past views and copies: "SoftmaxBackward0"; None for one without a graph."""
+def origin(tensor: Any) -> Any:
+    """The node of the operation that gave a tensor, past views and copies; None for one without a graph."""
     node = getattr(tensor, "grad_fn", None)
     for _ in range(16):
-        if node is None:
-            return None
-        name = node.name()
-        if name not in VIEWS or not node.next_functions:
-            return str(name)
+        if node is None or node.name() not in VIEWS or not node.next_functions:
+            return node
         node = node.next_functions[0][0]
     return None
 

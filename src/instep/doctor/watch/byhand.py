@@ -10,9 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
-from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter
+from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, beginning
 
 LOOKED_AT = 64  # backwards
 NODES = 500
@@ -28,6 +29,7 @@ class ByHand:
     grown: int = 0  # of those: it had moved, and its gradient still held all that it had held before
     held: int = 0  # backwards that its gradient held at the last look
     sites: dict[str | None, int] = field(default_factory=dict)  # of the backwards
+    grads: int = 0  # calls of torch.autograd.grad
 
 
 class HandWatch:
@@ -45,6 +47,9 @@ class HandWatch:
 
     def remove(self) -> None: ...
 
+    def before_autograd_grad(self, _: Called) -> None:
+        self._part.grads += 1
+
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
         if self._trace.steps or self._trace.backwards > LOOKED_AT:
             return
@@ -52,10 +57,10 @@ class HandWatch:
             self._find_leaves(tensor.grad_fn)
         probe = self._probe
         if probe is None:
-            candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.held)
+            candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.arrivals)
             self._probe = next(candidates, None)
             return
-        weights, part = _beginning(probe), self._part
+        weights, part = beginning(probe), self._part
         if weights and self._weights:
             moved = weights != self._weights
             part.looked += 1
@@ -76,11 +81,6 @@ class HandWatch:
                 leaf = getattr(following, "variable", None)
                 if isinstance(leaf, Tensor):
                     self._ledger.know(leaf)
-
-
-def _beginning(parameter: Parameter) -> list[float]:
-    tensor = parameter.reference()
-    return tensor.detach().reshape(-1)[:8].tolist() if tensor is not None else []
 
 
 OBSERVERS = [HandWatch]

@@ -97,6 +97,7 @@ class CallKind:
     fed: int = 0  # how many had an input as long as the batch that a loader last gave
     repeated: int = 0  # how many had the same input object as the root call before: MC dropout, several heads
     graded: int = 0  # how many outputs went straight into a loss of torch's or an argmax
+    compared: int = 0  # how many were subtracted from something that has as many rows, or the other way round
     inside: str = ""  # what it was called by, where that matters: "update_bn", "checkpoint"
 
 
@@ -263,6 +264,11 @@ class CallWatch:
         if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
             self._last_output[1].graded += 1
             self._last_output = None
+
+    def on_compared(self, tensor: Any) -> None:
+        """A metric by hand, perhaps."""
+        if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
+            self._last_output[1].compared += 1
 
     def on_backward(self, *_: Any) -> None:
         for kind in self._open:

@@ -5,6 +5,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -168,6 +169,10 @@ class CheckpointWatch:
     def after_file_loaded(self, _: Called) -> None:
         self._part.files += 1
 
+    def before_pickled(self, called: Called) -> None:
+        if any(isinstance(part, nn.Module) for part in _parts(called.argument(0, "obj"))):
+            self.before_saved(called)
+
     def before_saved(self, called: Called) -> None:
         saves, site = self._part.saves, called.site
         if site not in saves and len(saves) >= LIMIT:
@@ -234,6 +239,10 @@ def _parts(saved: Any) -> Iterator[Any]:
                 pending += [(value, depth + 1) for value in list(part.values())[:64]]
         elif isinstance(part, (list, tuple)) and depth < 2:
             pending += [(value, depth + 1) for value in part[:64]]
+        elif (
+            depth < 2 and hasattr(part, "__dict__") and not isinstance(part, (Tensor, type, ModuleType))
+        ):  # a trainer of one's own
+            pending += [(value, 2) for value in list(vars(part).values())[:64] if isinstance(value, nn.Module)]
 
 
 PATCHES = [
@@ -241,5 +250,6 @@ PATCHES = [
     Patch("state_loaded", ("torch.nn.modules.module:Module.load_state_dict",), always=True),
     Patch("file_loaded", ("torch:load", "torch.serialization:load"), always=True),
     Patch("saved", ("torch:save", "torch.serialization:save"), always=True),
+    Patch("pickled", ("pickle:dump", "pickle:dumps"), group="saved", always=True),
 ]
 OBSERVERS = [CheckpointWatch]

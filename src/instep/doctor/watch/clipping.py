@@ -9,7 +9,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
-from instep.doctor.watch.gradients import Gradients, Parameter
+from instep.doctor.watch.gradients import Gradients, Parameter, beginning
 
 MEASURING = 1e4  # a clip with a larger limit only measures
 LIMIT = 256
@@ -27,7 +27,7 @@ class Clip:
     generator: bool  # whether they came from one
     with_grad: int = 0  # whose gradient is not None
     fresh: int = 0  # whose gradient holds something that no step has used
-    used: int = 0  # whose gradient holds only what a step has used already
+    used: int = 0  # whose gradient holds only what a step, or an update by hand, has used already
     arrived: int = 0  # that have ever had a gradient
     norm: float | None = None  # what it returned, where reading it is free
 
@@ -66,9 +66,10 @@ class ClipWatch:
         self._parameters = trace.part(Gradients).parameters
         self._open: Clip | None = None  # that which is going on
         self._clipped: tuple[ClipPlace, Parameter, int] | None = None  # a gradient, and how many backwards it held
+        self._weights: tuple[Parameter, list[float]] | None = None  # of one that no optimizer holds, after the last backward
 
     def on_wake(self) -> None:
-        self._open = self._clipped = None
+        self._open = self._clipped = self._weights = None
 
     def before_clip(self, called: Called) -> None:
         given = called.argument(0, "parameters")
@@ -79,22 +80,31 @@ class ClipWatch:
             called.kwargs = {name: value for name, value in called.kwargs.items() if name != "parameters"}
         limit = called.argument(1, "max_norm", called.kwargs.get("clip_value", 0.0))
         clip = Clip(called.site, called.function, float(limit), self._trace.steps, len(tensors), generator)
-        for tensor in tensors:
-            self._look(clip, tensor)
+        known = [self._parameters.get(id(tensor)) for tensor in tensors]
+        # What no optimizer holds is never used by a step; it tells something only where weights are updated by hand.
+        owned = any(parameter is not None and parameter.optimizers for parameter in known)
+        by_hand = not owned and self._has_moved()
+        for tensor, parameter in zip(tensors, known, strict=True):
+            clip.with_grad += tensor.grad is not None
+            if parameter is not None and (not owned or parameter.optimizers):
+                self._look(clip, tensor, parameter, by_hand)
         self._open = clip
         self._count(clip, tensors)
         self._hub.say("on_clip", clip, tensors)
 
-    def _look(self, clip: Clip, tensor: Tensor) -> None:
-        parameter = self._parameters.get(id(tensor))
-        clip.with_grad += tensor.grad is not None
-        if parameter is None:
-            return
+    def _look(self, clip: Clip, tensor: Tensor, parameter: Parameter, by_hand: bool) -> None:
         clip.arrived += parameter.arrivals > 0
         if parameter.held and tensor.grad is not None:
-            fresh = len(parameter.held) > parameter.used
+            fresh = len(parameter.held) > parameter.used and not by_hand
             clip.fresh += fresh
             clip.used += not fresh
+
+    def _has_moved(self) -> bool:
+        """Whether weights that no optimizer holds have changed since the last backward."""
+        if self._weights is None:
+            return False
+        parameter, values = self._weights
+        return beginning(parameter) != values
 
     def _count(self, clip: Clip, tensors: list[Tensor]) -> None:
         place = self._place(clip)
@@ -126,7 +136,7 @@ class ClipWatch:
     def _first_fresh(self, place: ClipPlace, tensors: list[Tensor]) -> tuple[ClipPlace, Parameter, int] | None:
         for tensor in tensors:
             parameter = self._parameters.get(id(tensor))
-            if parameter is not None and len(parameter.held) > parameter.used:
+            if parameter is not None and parameter.optimizers and len(parameter.held) > parameter.used:
                 return place, parameter, len(parameter.held)
         return None
 
@@ -144,12 +154,23 @@ class ClipWatch:
     def after_backward(self, _: Called) -> None:
         """A backward may add to what was clipped and not cleared since."""
         backward = self._backwards.current
+        self._note_weights()
         if self._clipped is None or backward is None:
             return
         place, parameter, length = self._clipped
         held = parameter.held
         place.partial += len(held) > length and held[length - 1].site == backward.site
         self._clipped = None
+
+    def _note_weights(self) -> None:
+        """Of the first parameter on the CPU that no optimizer holds, in the scripts that clip without one."""
+        self._weights = None
+        if self._trace.steps or not self._part.places:
+            return
+        for parameter in self._parameters.values():
+            if parameter.held and not parameter.optimizers and parameter.device == "cpu":
+                self._weights = (parameter, beginning(parameter))
+                return
 
     def before_step(self, _: Any) -> None:
         self._clipped = None

@@ -54,6 +54,7 @@ class ComparisonWatch:
         self._rows = 0
         self._chosen: weakref.ref[Tensor] | None = None  # by the last argmax
         self._evaluated = False  # whether that call was made without gradient
+        self._waiting: list[weakref.ref[Tensor]] = []  # the output of a call in train mode without gradient, until it is compared
         self._undo: list[Callable[[], None]] = []
 
     def install(self, observers: list[object]) -> None:
@@ -75,12 +76,16 @@ class ComparisonWatch:
 
     def _replace(self, owner: Any, name: str, operation: str) -> None:
         own, original = name in vars(owner), getattr(owner, name)
-        hub, look = self._hub, self._look
+        hub, look, grade, waiting = self._hub, self._look, self._grade, self._waiting
 
         def compared(*args: Any, **kwargs: Any) -> Any:
             both = len(args) == 2 and type(args[1]) is Tensor and type(args[0]) is Tensor
-            if both and args[0].dim() + args[1].dim() == 3 and not (hub.quiet or is_compiling() or get_ident() != hub.thread):
-                hub.tell((look,), args[0], args[1], operation, hub.locator.site(1))
+            crossed = both and args[0].dim() + args[1].dim() == 3
+            if (crossed or (both and waiting)) and not (hub.quiet or is_compiling() or get_ident() != hub.thread):
+                if waiting:
+                    hub.tell((grade,), args[0], args[1])
+                if crossed:
+                    hub.tell((look,), args[0], args[1], operation, hub.locator.site(1))
             return original(*args, **kwargs)
 
         compared.__name__, compared.__qualname__, compared.__doc__ = (
@@ -112,6 +117,20 @@ class ComparisonWatch:
         output = call.output
         if type(output) is Tensor and output.dim():
             self._output, self._rows, self._evaluated = weakref.ref(output), output.shape[0], not call.grad
+        self._waiting.clear()
+        if self._evaluated and call.training and type(output) is Tensor and output.dim() and call.root.parameters:
+            self._waiting.append(weakref.ref(output))
+
+    def _grade(self, one: Tensor, other: Tensor) -> None:
+        """What a model gave is compared with something that has as many rows, and is not its own."""
+        output = self._waiting[0]() if self._waiting else None
+        if output is None or torch._C._functorch.is_functorch_wrapped_tensor(one):
+            return
+        mine = _storage(output)
+        others = [tensor for tensor in (one, other) if _storage(tensor) != mine]
+        if len(others) == 1 and others[0].dim() and len(others[0]) == len(output) > 1:
+            self._waiting.clear()
+            self._hub.say("on_compared", output)
 
     def _look(self, one: Tensor, other: Tensor, operation: str, site: str | None) -> None:
         tall, flat = (one, other) if one.dim() == 2 else (other, one)

@@ -22,6 +22,7 @@ from instep.doctor.watch.loaders import Loaders, Pass
 from instep.doctor.watch.optimizers import Step, StepFact
 
 LIMIT = 256
+WAITS = 6  # backwards on an accelerator after which values are looked at, for which the program waits
 
 
 @dataclass(slots=True)
@@ -95,6 +96,7 @@ class CycleWatch:
         self._value_clipped = False  # since the last step
         self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
+        self._waits = 0
 
     def on_wake(self) -> None:
         """What came before the rest does not go with what comes after it."""
@@ -151,14 +153,12 @@ class CycleWatch:
             return
         for number, probe in self._probes.items():
             tensor = probe.reference()
-            if (
-                tensor is None
-                or probe.device != "cpu"
-                or not _is_dense(tensor.grad)
-                or not probe.held
-                or probe.held[-1] is not backward
-            ):
-                continue  # values on an accelerator would have to be waited for
+            if tensor is None or not _is_dense(tensor.grad) or not probe.held or probe.held[-1] is not backward:
+                continue
+            if probe.device != "cpu":
+                self._waits += 1
+                if self._waits > WAITS:
+                    continue
             copy = tensor.grad.detach().reshape(-1).clone()
             self._copies[number] = copy
             self._weights = (probe, tensor.detach().reshape(-1)[:8].tolist())

@@ -11,7 +11,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import VIEWS
+from instep.doctor.watch.backwards import origin
 from instep.doctor.watch.losses import LossKind
 
 LIMIT = 256
@@ -130,7 +130,8 @@ class FeedWatch:
         reduction = str(called.argument(_REDUCTION.get(feed.function, 99), "reduction", "mean"))
         feed.reductions[reduction] += 1
         feed.samples = max(feed.samples, input.shape[0] if input.dim() > 1 else input.numel())
-        node, name = origin(input)
+        node = origin(input)
+        name = node.name() if node is not None else None
         self._softmax(feed, node, name, input)
         if feed.function == "nll_loss" and input.dim() >= 2 and input.shape[1] > 1:
             self._normalisation(feed, input.detach())
@@ -181,19 +182,6 @@ _REDUCTION = {
     "cross_entropy": 6, "nll_loss": 6, "binary_cross_entropy": 5, "binary_cross_entropy_with_logits": 5, "mse_loss": 4,
     "l1_loss": 4, "smooth_l1_loss": 4, "huber_loss": 2, "kl_div": 4,
 }  # fmt: skip
-
-
-def origin(tensor: Tensor) -> tuple[Any, str | None]:
-    """The node that gave a tensor, past views and copies, and its name."""
-    node: Any = tensor.grad_fn
-    for _ in range(16):
-        if node is None:
-            return None, None
-        name = node.name()
-        if name not in VIEWS or not node.next_functions:
-            return node, name
-        node = node.next_functions[0][0]
-    return None, None
 
 
 def last_softmax(node: Any) -> tuple[bool, Any]:

@@ -1,13 +1,16 @@
 """The ledger of gradients: which backwards each parameter's gradient holds, which of those a step has used, what was dropped.
 
 Judged by what a step consumes, not by which calls were made: a gradient counts as cleared when it is None or zero, whoever did
-it. Values are looked at for a few parameters of each optimizer, at the first backwards and then at every eighth.
+it. Values are looked at at the first backwards and then at every eighth; where gradients are cleared in place, one of each
+optimizer at every backward. Where values cannot be looked at, a call that clears is believed.
 """
 
 import weakref
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -16,10 +19,12 @@ from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
 
-PROBES = 3  # parameters of an optimizer whose gradients are looked at by value
-ALWAYS = 24  # backwards at which they are looked at every time
+ALWAYS = 24  # backwards at which values are looked at every time
 OFTEN = 8
 HELD = 64  # backwards that one gradient is known to hold
+SLICE = 2048  # elements of a gradient that are looked at first: one that was not cleared shows it there
+WHOLE = 1 << 20  # elements beyond which a slice is all that is looked at
+WAITS = 24  # looks at values on an accelerator, for which the program waits
 
 
 class Parameter:
@@ -29,9 +34,9 @@ class Parameter:
         "arrivals",
         "device",
         "dtype",
-        "grad",
         "held",
         "hooked",
+        "in_place",
         "key",
         "name",
         "numel",
@@ -39,7 +44,7 @@ class Parameter:
         "reference",
         "shape",
         "used",
-        "zero",
+        "version",
     )  # fmt: skip
 
     def __init__(self, tensor: Tensor, name: str) -> None:
@@ -54,8 +59,8 @@ class Parameter:
         self.arrivals = 0  # gradients that came
         self.held: list[Backward] = []  # the backwards that the gradient is the sum of, oldest first
         self.used = 0  # how many of those, from the oldest, a step has used
-        self.zero = False  # whether it was last cleared by writing zeros
-        self.grad: weakref.ref[Tensor] | None = None  # the gradient at the last use, of probes only
+        self.in_place = False  # whether it has been cleared by writing zeros
+        self.version = -1  # of the gradient when a step used it last
         self.optimizers: set[int] = set()
 
 
@@ -75,6 +80,19 @@ class Gradients:
     parameters: dict[int, Parameter] = field(default_factory=dict)  # by id; those alive
     last_clear_site: str | None = None
     last_clear_step: int = -1
+    clock: int = 0  # counts steps and calls that clear
+    clears: deque[tuple[int, Any]] = field(
+        default_factory=lambda: deque(maxlen=16)
+    )  # (clock, weak reference to what was cleared)
+
+    def cleared_since(self, time: int) -> set[int]:
+        """The parameters that a call has cleared since then, by id."""
+        found: set[int] = set()
+        for when, reference in self.clears:
+            owner = reference() if when > time else None
+            if owner is not None:
+                found.update(id(tensor) for tensor in _tensors_of(owner))
+        return found
 
 
 class GradientWatch:
@@ -87,6 +105,8 @@ class GradientWatch:
         self._parameters = self._part.parameters
         self._anonymous = Backward(0, None, 0, None, None, False, False, 0, 0, None)
         self._handles: dict[int, Any] = {}
+        self._waits = 0
+        self._elsewhere: dict[int, bool] = {}  # what the last look at an accelerator has shown, by optimizer
 
     def remove(self) -> None:
         for handle in self._handles.values():
@@ -148,6 +168,7 @@ class GradientWatch:
         """Find out which gradients have been cleared since they came."""
         dropped: dict[int, Backward] = {}
         look = self._trace.backwards <= ALWAYS or self._trace.backwards % OFTEN == 0
+        answers: dict[int, bool] = {}
         for parameter in self._parameters.values():
             held = parameter.held
             if not held:
@@ -156,7 +177,7 @@ class GradientWatch:
             if tensor is None:
                 continue
             grad = tensor.grad
-            if grad is not None and not self._is_zero(parameter, grad, look):
+            if grad is not None and not self._is_cleared(parameter, grad, look, answers):
                 if len(held) > HELD:
                     parameter.used = max(parameter.used - len(held) + HELD, 0)
                     del held[:-HELD]
@@ -169,11 +190,29 @@ class GradientWatch:
         for backward in dropped.values():
             self._discard(backward)
 
-    def _is_zero(self, parameter: Parameter, grad: Tensor, look: bool) -> bool:
-        """Whether a gradient was cleared in place; between two looks, as it was at the last."""
-        if look and (parameter.device == "cpu" and parameter.numel <= 65536):
-            parameter.zero = not bool(grad.detach().any())
-        return parameter.zero
+    def _is_cleared(self, parameter: Parameter, grad: Tensor, look: bool, answers: dict[int, bool]) -> bool:
+        """Whether a gradient was cleared in place; between two looks, one parameter of an optimizer speaks for the others."""
+        owner = min(parameter.optimizers, default=-1)
+        if parameter.device != "cpu":
+            if owner not in answers:
+                answers[owner] = self._is_cleared_elsewhere(parameter, grad, owner)
+            return answers[owner]
+        if look:
+            zero = is_zero(grad)
+            parameter.in_place = parameter.in_place or zero
+            return zero
+        if not parameter.in_place:
+            return False
+        if owner not in answers:
+            answers[owner] = is_zero(grad)
+        return answers[owner]
+
+    def _is_cleared_elsewhere(self, parameter: Parameter, grad: Tensor, owner: int) -> bool:
+        """On an accelerator: looked at only where a used gradient is still there, a few times a run."""
+        if parameter.used and self._waits < WAITS:
+            self._waits += 1
+            self._elsewhere[owner] = is_zero(grad)
+        return self._elsewhere.get(owner, False)
 
     def _discard(self, backward: Backward) -> None:
         part = self._part
@@ -181,7 +220,34 @@ class GradientWatch:
         self._hub.say("on_discard", Discard(backward, site, self._trace.steps))
 
     def after_clear(self, called: Called) -> None:
-        self._part.last_clear_site, self._part.last_clear_step = called.site, self._trace.steps
+        part = self._part
+        part.last_clear_site, part.last_clear_step = called.site, self._trace.steps
+        part.clock += 1
+        part.clears.append((part.clock, weakref.ref(called.args[0])))
+
+
+def is_zero(grad: Tensor) -> bool:
+    """Whether all of a gradient is zero, as far as is looked: a part of it first, then the whole unless that is very large."""
+    values = grad.detach()
+    if values.layout is torch.strided and values.numel() > 2 * SLICE:
+        flat = values.view(-1) if values.is_contiguous() else values[:1].reshape(-1)
+        if bool(flat[:: max(len(flat) // SLICE, 1)].any()):
+            return False
+        if values.numel() > WHOLE:
+            return True
+    return not bool(values.any())
+
+
+def beginning(parameter: Parameter) -> list[float]:
+    """A few values of a parameter, to see whether it has moved."""
+    tensor = parameter.reference()
+    return tensor.detach().reshape(-1)[:8].tolist() if tensor is not None else []
+
+
+def _tensors_of(owner: Any) -> Any:
+    if isinstance(owner, nn.Module):
+        return owner.parameters()
+    return (tensor for group in owner.param_groups for tensor in group["params"])
 
 
 PATCHES = [

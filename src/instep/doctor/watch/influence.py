@@ -1,7 +1,8 @@
 """Influence: whether samples of a batch reach each other, and whether later positions reach earlier ones.
 
-Known by trying: one training call is repeated with one sample, or the last position, replaced by another. Only where it is known
-which axis is the batch (a shuffled loader, or rows that came together twice in either order), and only once for each model.
+Known by trying: one training call is repeated with one sample, or one late position, replaced by another. Only where it is known
+which axis is the batch (a shuffled loader, rows that came together twice in either order, a recurrent layer that has as many
+samples as there are targets); until it has told something, a few times for each model.
 """
 
 import weakref
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
+from instep.doctor.mixing import find_mixing
 from instep.doctor.patches import Called
+from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loader, tensors
@@ -24,6 +27,8 @@ from instep.doctor.watch.rows import LATEST, Rows
 
 REACH = 1e-4  # of the spread of the output: more than rounding
 TRIES = 40  # training calls of a root in which its axes must become known; later only if rows come again
+STEADY = 4  # training calls that all had as many samples
+AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tried, at which it is
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
@@ -48,10 +53,15 @@ class Influence:
     reached: int = 0  # samples that moved when another was replaced
     moved: float = 0.0  # by how much, against the spread of the output
     symmetric: bool = False  # it does not matter in which order samples stand: meant
+    operation: str = ""  # the one that mixes samples, and its line
+    operation_site: str | None = None
     positions: int = 0
-    early: int = 0  # earlier positions that moved when the last one was replaced
+    replaced: int = 0  # the position that was replaced
+    early: int = 0  # earlier positions that moved when it was
     early_moved: float = 0.0
     layer: Layer | None = None
+    told_batch: bool = False  # whether a try has shown whether samples reach each other
+    told_time: bool = False
 
 
 @dataclass
@@ -64,12 +74,15 @@ class Influences:
 class _State:
     """What is known of one root before it is tried."""
 
-    __slots__ = ("calls", "done", "done_time", "layers", "shift")
+    __slots__ = ("calls", "done", "done_time", "layers", "lengths", "shift", "targets", "tries", "tries_time")
 
     def __init__(self) -> None:
         self.calls = 0
+        self.tries = self.tries_time = 0  # training calls that could be tried
         self.done = self.done_time = False
-        self.shift: tuple[int, int] | None = None  # which input (by order) is predicted one position on, and its time axis
+        self.targets = 0  # in the last loss, if each is a single number
+        self.lengths: set[int] = set()  # of the first axis of its inputs
+        self.shift: tuple[tuple[int, int], ...] = ()  # which inputs (by order) are predicted one position on, and their time axes
         self.layers: list[tuple[str, bool, tuple[int, ...]]] = []
 
 
@@ -81,39 +94,47 @@ class InfluenceWatch:
         self._part, self._rows = trace.part(Influences), trace.part(Rows)
         self._states: dict[int, _State] = {}
         self._inputs: tuple[int, list[weakref.ref[Tensor]]] | None = None
+        self._inside: list[Tensor] = []  # targets of losses inside the call that goes on, whose inputs are not known yet
 
     def wants_modules(self) -> dict[type, Any]:
         return dict.fromkeys(SEQUENCES, self._layer_called)
 
     def _layer_called(self, module: Any, args: tuple[Any, ...], output: Any, call: Call) -> None:
         state = self._states.setdefault(call.root.number, _State())
-        if state.done or len(state.layers) >= 8 or not args or not isinstance(args[0], Tensor) or args[0].dim() != 3:
+        given = args[0] if args else None
+        if not call.grad or state.done or len(state.layers) >= 8 or not isinstance(given, Tensor):
+            return
+        if given.is_nested or given.dim() != 3:
             return
         first = getattr(module, "batch_first", None)
         if first is None and hasattr(module, "self_attn"):
             first = module.self_attn.batch_first
-        state.layers.append((type(module).__name__, bool(first), tuple(args[0].shape)))
+        state.layers.append((type(module).__name__, bool(first), tuple(given.shape)))
 
     # -- which input is predicted
 
     def before_call(self, call: Call) -> None:
-        """Models that compute their own loss do so inside the call."""
-        if call.grad and call.root.parameters and call.root.number in self._states:
+        """Models that compute their own loss do so inside the call; what they are given by name is known after it."""
+        self._inside = []
+        if call.grad and call.root.parameters:
             self._inputs = (call.root.number, [weakref.ref(tensor) for tensor in tensors(call.args)])
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         if self._inputs is None or not input.requires_grad or not isinstance(target, Tensor) or kind.count > TRIES:
             return
         number, references = self._inputs
-        state = self._states.get(number)
-        if state is None or state.done_time or state.shift is not None:
+        state = self._states.setdefault(number, _State())
+        single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
+        state.targets = len(target) if single and input.dim() and len(input) == len(target) else 0
+        if state.done_time or state.shift:
             return
-        for place, reference in enumerate(references):
-            source = reference()
-            axis = shifted(source.detach(), target.detach()) if source is not None else None
-            if axis is not None:
-                state.shift = (place, axis)
-                return
+        if not references and len(self._inside) < 4:
+            self._inside.append(target.detach())
+        self._find_shift(state, [reference() for reference in references], target.detach())
+
+    def _find_shift(self, state: _State, sources: list[Tensor | None], target: Tensor) -> None:
+        axes = [(place, shifted(source.detach(), target)) for place, source in enumerate(sources) if source is not None]
+        state.shift = tuple((place, axis) for place, axis in axes if axis is not None)
 
     # -- the extra forwards
 
@@ -130,38 +151,60 @@ class InfluenceWatch:
             return
         found = tensors((call.args, call.kwargs))
         self._inputs = (number, [weakref.ref(tensor) for tensor in found])
+        inside, self._inside = self._inside, []
+        for target in inside:
+            if not state.shift and not state.done_time:
+                self._find_shift(state, list(found), target)
         if state.calls > 1 and found:
             self._try_call(call, state, found)
 
     def _try_call(self, call: Call, state: _State, found: list[Tensor]) -> None:
-        batch = None if state.done else self._batch_size(call, found)
-        shift = None if state.done_time else state.shift
-        if batch is None and shift is None:
+        batch = None if state.done else self._batch_size(call, state, found)
+        shift = () if state.done_time else state.shift
+        state.tries += batch is not None
+        state.tries_time += bool(shift)
+        batch = batch if state.tries in AGAIN else None
+        shift = shift if state.tries_time in AGAIN else ()
+        if batch is None and not shift:
             state.layers.clear()
             return
-        if not is_safe(call.module) or not (can_fork() or is_closed(call.module)):
+        copied = can_fork()
+        if not is_safe(call.module, copied=copied) or not (copied or is_closed(call.module)):
             state.done = state.done_time = True
             return
         fact = self._part.roots.setdefault(call.root.number, Influence(call.root.number, call.site, call.step))
-        state.done = state.done or batch is not None
-        state.done_time = state.done_time or shift is not None
-        work = partial(_try, fact, call, state.layers, batch, shift, found)
-        learned = run_forked(work) if can_fork() else work()
+        work = partial(_try, fact, call, state.layers, batch, shift, found, self._hub.locator)
+        learned = run_forked(work) if copied else work()
         if learned is not None:
-            self._part.roots[call.root.number] = learned
+            self._part.roots[call.root.number] = fact = learned
+        state.done = state.done or fact.told_batch or state.tries >= AGAIN[-1]
+        state.done_time = state.done_time or fact.told_time or state.tries_time >= AGAIN[-1]
+        state.layers.clear()
 
-    def _batch_size(self, call: Call, found: list[Tensor]) -> int | None:
+    def _batch_size(self, call: Call, state: _State, found: list[Tensor]) -> int | None:
         """How many samples stand along the first axis of every input, where that is certain."""
         if any(not tensor.dim() for tensor in found):
             return None
         size = len(found[0])
+        state.lengths.add(size)
         if size < 3 or any(len(tensor) != size or size in tensor.shape[1:] for tensor in found):
             return None  # an axis as long as the batch, or an adjacency: who knows
         if found[0].dim() < 2:
             return None
         if call.batch is not None and call.batch.size == size and _gives_batches(call.batch.loader, size):
             return size
-        return size if self._rows.mixed.get(call.root.number, 0) >= 3 else None
+        declared = (
+            state.targets == size and state.lengths == {size} and state.calls >= STEADY and _is_declared(state.layers, size)
+        )
+        return size if declared or self._rows.mixed.get(call.root.number, 0) >= 3 else None
+
+
+def _is_declared(layers: list[tuple[str, bool, tuple[int, ...]]], size: int) -> bool:
+    """Whether a recurrent layer has that many samples, and none runs along them, as over the sentences of a text."""
+    axes = [(name, *(shape[:2] if first else shape[1::-1])) for name, first, shape in layers]
+    if any(time in (size, 1) for _, _, time in axes):
+        return False
+    return any(samples == size for name, samples, _ in axes if name in ("RNN", "LSTM", "GRU"))
 
 
 def _gives_batches(loader: Loader, size: int) -> bool:
@@ -176,6 +219,8 @@ def _gives_batches(loader: Loader, size: int) -> bool:
 
 def shifted(source: Tensor, target: Tensor) -> int | None:
     """The time axis along which the target is the source one position later; None where it is not."""
+    if source.dim() == 3 and source.is_floating_point() and not target.is_floating_point() and _is_one_hot(source):
+        source = source.argmax(-1)
     if source.dim() < 2 or target.device != source.device or source.is_floating_point() != target.is_floating_point():
         return None
     for axis in (1, 0):
@@ -189,17 +234,24 @@ def shifted(source: Tensor, target: Tensor) -> int | None:
             earlier = target.reshape(later.shape)
         else:
             continue
-        if _agree(earlier, later) and not _agree(later, source.narrow(axis, 0, length - 1)):
+        if _agree(earlier, later) and not _agree(earlier, source.narrow(axis, 0, length - 1)):
             return axis
     return None
 
 
+def _is_one_hot(source: Tensor) -> bool:
+    return bool(((source == 0) | (source == 1)).all()) and bool((source.sum(-1) == 1).all())
+
+
 def _agree(target: Tensor, source: Tensor) -> bool:
-    """Whether targets are the source, those that are left out (-100) aside."""
+    """Whether targets are the source, those that are left out (-100) aside: a prompt, padding; enough of them, not all alike."""
     if target.is_floating_point():
         return torch.equal(target, source)
     counted = target >= 0
-    return bool(counted.sum() * 2 >= counted.numel()) and bool((target == source)[counted].all())
+    kept = target[counted]
+    if len(kept) < max(8, 0.05 * target.numel()) or bool((kept == kept[0]).all()):
+        return False
+    return bool((kept == source[counted]).all())
 
 
 def _replaced(call: Call, change: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -228,74 +280,105 @@ def _pick(output: Any, accept: Any) -> Tensor | None:
 
 def _try(
     fact: Influence, call: Call, layers: list[tuple[str, bool, tuple[int, ...]]], batch: int | None,
-    shift: tuple[int, int] | None, found: list[Tensor]
+    shift: tuple[tuple[int, int], ...], found: list[Tensor], locator: Locator
 ) -> Influence:  # fmt: skip
     with ExtraForward(call.module) as forward:
         try:
             # Clones: a forward may write into its input.
             plain, again = forward(*_replaced(call, torch.clone)), forward(*_replaced(call, torch.clone))
             if batch is not None:
-                _try_batch(fact, forward, call, plain, again, batch)
+                _try_batch(fact, forward, call, plain, again, batch, locator)
                 fact.layer = _layer(layers, batch) if fact.reached else None
-            if shift is not None:
-                _try_time(fact, forward, call, plain, again, found, *shift)
+            # Of several, the last that matters: a decoder's own input follows what it translates, labels matter to nothing.
+            for place, axis in reversed(shift):
+                if place < len(found) and _try_time(fact, forward, call, plain, again, found[place], axis):
+                    break
         except Exception:
             pass  # the model does not take such an input: lengths that must be sorted, checks of its own
+        if forward.draws:
+            fact.reached = fact.early = 0  # random numbers in an order that may depend on the input
     return fact
 
 
-def _try_batch(fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, batch: int) -> None:
+def _try_batch(
+    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, batch: int, locator: Locator
+) -> None:  # fmt: skip
     def accept(tensor: Tensor) -> bool:
         return tensor.dim() > 0 and len(tensor) == batch and batch not in tensor.shape[1:]
 
-    def swap(tensor: Tensor) -> Tensor:
+    def swap(sample: int, tensor: Tensor) -> Tensor:
         changed = tensor.clone()
-        changed[0] = tensor[batch // 2]
+        changed[sample] = tensor[batch // 2]
         return changed
 
     before, same = _pick(plain, accept), _pick(again, accept)
-    if before is None or same is None or not torch.equal(before, same):
+    scale = float(before.std()) if before is not None and before.numel() > 1 else 0.0
+    if before is None or same is None or not torch.equal(before, same) or not scale > 0:
         return
-    after = _pick(forward(*_replaced(call, swap)), accept)
-    scale = float(before.std()) if before.numel() > 1 else 0.0
-    if after is None or not scale > 0:
-        return
-    moved = (after - before).abs().reshape(batch, -1).amax(1)[1:] / scale
-    fact.batch, fact.reached, fact.moved = batch, int((moved > REACH).sum()), float(moved.max())
+    for sample in (0, batch - 1):  # what stands first in a long sequence may be forgotten at its end
+        after = _pick(forward(*_replaced(call, partial(swap, sample))), accept)
+        if after is None:
+            return
+        moved = (after - before).abs().reshape(batch, -1).amax(1) / scale
+        moved[sample] = 0.0
+        fact.batch, fact.reached, fact.moved = batch, int((moved > REACH).sum()), float(moved.max())
+        fact.told_batch = True
+        if fact.reached:
+            break
     if fact.reached:
         turned = _pick(forward(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
+    if fact.reached and not fact.symmetric:
+        again, replaced = (partial(forward, *_replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
+        mixing = find_mixing(again, replaced, batch, sample, locator)
+        if mixing is not None:
+            fact.operation, fact.operation_site = mixing.operation, mixing.site
 
 
 def _try_time(
-    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, found: list[Tensor], place: int, axis: int
-) -> None:  # fmt: skip
-    if place >= len(found):
-        return
-    source = found[place]
+    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, source: Tensor, axis: int
+) -> bool:  # fmt: skip
+    """Replace late positions of an input; gives whether that has changed anything."""
     length, other = source.shape[axis], source.shape[1 - axis]
 
     def accept(tensor: Tensor) -> bool:
         whole = tensor.dim() >= 3 and tensor.shape[axis] == length and tensor.shape[1 - axis] == other
         return whole or (tensor.dim() == 2 and len(tensor) == length * other)
 
-    def swap(tensor: Tensor) -> Tensor:
+    def change_at(position: int, tensor: Tensor) -> Tensor:
         changed = tensor.clone()
-        if tensor is not source:
-            return changed
-        changed.select(axis, length - 1).copy_(tensor.select(axis, length - 1).roll(1, 0))
+        if tensor is source:
+            changed.select(axis, position).copy_(tensor.select(axis, position).roll(1, 0))
         return changed
 
     before, same = _pick(plain, accept), _pick(again, accept)
-    if before is None or same is None or not torch.equal(before, same):
-        return
-    after = _pick(forward(*_replaced(call, swap)), accept)
-    scale = float(before.std())
-    if after is None or not scale > 0 or torch.equal(swap(source), source):
-        return
-    change = (after - before).abs()
-    change = change.reshape(*source.shape[:2], -1).amax(-1).amax(1 - axis)[: length - 1] / scale
-    fact.positions, fact.early, fact.early_moved = length, int((change > REACH).sum()), float(change.max())
+    scale = float(before.std()) if before is not None else 0.0
+    if before is None or same is None or not torch.equal(before, same) or not scale > 0:
+        return False
+    for position in _telling_positions(source, axis):
+        after = _pick(forward(*_replaced(call, partial(change_at, position))), accept)
+        if after is None:
+            return False
+        change = (after - before).abs().reshape(*source.shape[:2], -1).amax(-1).amax(1 - axis) / scale
+        if not bool((change > REACH).any()):
+            continue
+        fact.told_time = True
+        fact.positions, fact.replaced = length, position
+        fact.early, fact.early_moved = int((change[:position] > REACH).sum()), float(change[:position].max())
+        if fact.early:
+            break
+    return fact.told_time
+
+
+def _telling_positions(source: Tensor, axis: int) -> list[int]:
+    """Late positions at which rows differ: the last one is often padding, or an end, in all of them."""
+    length = source.shape[axis]
+    differ = [
+        position
+        for position in range(length - 1, 0, -1)
+        if not torch.equal(source.select(axis, position), source.select(axis, position).roll(1, 0))
+    ]
+    return list(dict.fromkeys([*differ[:1], *differ[len(differ) // 2 :][:1]]))
 
 
 def _layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import provenance
+from instep.doctor.watch.backwards import origin
 
 FUNCTIONS = (
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
@@ -21,6 +21,8 @@ FUNCTIONS = (
 )  # fmt: skip
 EXAMINED = 6  # calls whose values are looked at one by one, then every 64th
 LIMIT = 256
+SITE = "instep.site"  # under which a graph node keeps its line
+SQUASHING = ("softmax", "sigmoid")
 
 
 @dataclass(slots=True)
@@ -31,7 +33,8 @@ class LossKind:
     site: str | None
     count: int = 0
     with_graph: int = 0  # calls whose input has a graph: training
-    origins: Counter[str] = field(default_factory=Counter)  # provenance of the input, "SoftmaxBackward0"; of calls with a graph
+    origins: Counter[str] = field(default_factory=Counter)  # what gave the input, "SoftmaxBackward0"; of calls with a graph
+    squashed_at: str | None = None  # the line of the softmax or sigmoid that did
     hard: bool = False  # targets are class numbers
     examined: int = 0  # calls whose values were looked at
     probabilities: int = 0  # of those: input rows (dim 1) are >= 0 and sum to 1
@@ -67,12 +70,20 @@ class LossWatch:
         kind.count += 1
         if input.requires_grad:
             kind.with_graph += 1
-            if (kind.with_graph <= EXAMINED or kind.with_graph % 16 == 0) and (origin := provenance(input)):
-                kind.origins[origin] += 1
+            node = origin(input) if kind.with_graph <= EXAMINED or kind.with_graph % 16 == 0 else None
+            if node is not None:
+                kind.origins[_name(node)] += 1
+                kind.squashed_at = node.metadata.get(SITE) or kind.squashed_at
         if kind.count <= EXAMINED or kind.count % 64 == 0:
             self._examine(kind, called, input.detach(), target)
         self._hub.say("on_loss", kind, called, input, target)
         self._hub.say("on_graded", input)
+
+    def after_squash(self, called: Called) -> None:
+        """Leave the line where a loss finds it."""
+        node = called.result.grad_fn if isinstance(called.result, Tensor) else None
+        if node is not None:
+            node.metadata[SITE] = called.site  # type: ignore[index]
 
     def _kind(self, called: Called) -> LossKind:
         key = (called.function, called.site)
@@ -95,6 +106,15 @@ class LossWatch:
         self._hub.read(torch.stack(facts), partial(_values, kind))
 
 
+def _name(node: Any) -> str:
+    """That of the operation; for a number times something, that of the something: 1 / (1 + exp(-x)) ends in a product."""
+    name = str(node.name())
+    if name == "MulBackward0":
+        inner = [str(child.name()) for child, _ in node.next_functions if child is not None]
+        return inner[0] if len(inner) == 1 and inner[0] == "ReciprocalBackward0" else name
+    return name
+
+
 def _values(kind: LossKind, values: list[float]) -> None:
     low, high = values[:2]
     kind.examined += 1
@@ -104,5 +124,10 @@ def _values(kind: LossKind, values: list[float]) -> None:
         kind.probabilities += low >= 0 and values[2] < 1e-3
 
 
-PATCHES = [Patch("loss", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS))]
+PATCHES = [
+    Patch("loss", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS)),
+    Patch(
+        "squash", tuple(f"{owner}{name}" for owner in ("torch.nn.functional:", "torch:", "torch:Tensor.") for name in SQUASHING)
+    ),
+]
 OBSERVERS = [LossWatch]

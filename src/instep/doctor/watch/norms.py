@@ -40,7 +40,8 @@ class Norm:
     train_calls: int = 0
     graded: int = 0  # of those, with grad on
     ones: int = 0  # of those, with one sample
-    frozen: int = 0  # calls in train mode that moved its statistics while its own weights were frozen
+    frozen: int = 0  # calls in train mode that moved its statistics while its own weights were frozen, since they were last live
+    thawed: int = 0  # the most such calls after which they were live again, as in a GAN
     live: int = 0  # … while they were trainable
     moved: bool = False  # the frozen weights have changed all the same: an average, a target
     steps: list[int] = field(default_factory=list)  # the first few steps between which the frozen calls came
@@ -114,6 +115,11 @@ class NormWatch:
             return
         if weight.requires_grad or module.bias.requires_grad:
             norm.live += 1
+            if norm.frozen:
+                norm.thawed = max(norm.thawed, norm.frozen)
+                norm.frozen, norm.moved = 0, False
+                norm.steps.clear()
+                self._weights.pop(id(module), None)
             return
         norm.frozen += 1
         norm.frozen_site = call.site

@@ -16,7 +16,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
-from instep.doctor.watch.gradients import Gradients, GradientWatch
+from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
 
 LIMIT = 128
 
@@ -34,6 +34,7 @@ class StepFact:
     fresh: int = 0  # gradient holds what no step has used
     stale: int = 0  # gradient holds what a step has used, below something fresh
     reused: int = 0  # gradient holds only what a step has used
+    names: tuple[str, ...] = ()  # of those that are stale or reused, the first few
     arrived: int = 0  # got a gradient since the last step of this optimizer, whatever became of it
     held: int = 0  # the most backwards that one gradient holds
     used_held: int = 0  # the most already used backwards that one gradient holds below something fresh
@@ -60,6 +61,7 @@ class OptimizerRecord:
     backwards: int = 0  # of all, until its last step
     arrivals: int = 0  # of gradients, until then
     awake: bool = True  # whether it has stepped since the last rest: only then is it known what came before a step
+    time: int = 0  # of its last step, on the clock of the gradients
 
 
 @dataclass
@@ -205,7 +207,9 @@ class OptimizerWatch:
         fact = StepFact(trace.steps, step.site, float(groups[0].get("lr", 0.0)), step.closure)
         record.backwards = trace.backwards
         known, arrivals, keys = self._gradients.parameters, 0, []
-        look = record.steps < 24 or record.steps % 8 == 0
+        look = record.steps < 24 or record.steps % 8 == 0 or "lost" in record.totals
+        cleared: set[int] | None = None
+        names: list[str] = []
         for tensor in _tensors(step.optimizer):
             parameter = known.get(id(tensor))
             if parameter is None or not parameter.hooked or record.number not in parameter.optimizers:
@@ -221,14 +225,21 @@ class OptimizerWatch:
                 fact.missing += 1
                 continue
             total, used = len(held), parameter.used
-            if total and look and parameter.device == "cpu" and parameter.numel <= 4096 and not bool(grad.detach().any()):
+            if total and look and parameter.device == "cpu" and is_zero(grad):
                 total = 0  # cleared in place since it came
             if total == 0:
                 continue
+            if total > used > 0:  # rare: cleared by a call in between, or not at all
+                if cleared is None:
+                    cleared = self._gradients.cleared_since(record.time)
+                if id(tensor) in cleared:
+                    del held[:used]
+                    total, used = total - used, 0
             if total > used:
                 fact.fresh += 1
                 if used:
                     fact.stale += 1
+                    names.append(parameter.name)
                     if used > fact.used_held:
                         fact.used_held = used
                 for backward in held[used:] if used or total > 1 else held:
@@ -236,9 +247,10 @@ class OptimizerWatch:
                 if total > 1:
                     fact.foreign += self._is_foreign(record, held, used)
                 self._users.setdefault(held[-1].number, (record.number, trace.backwards))
-            else:
+            elif parameter.version == grad._version:  # else somebody has written to it
                 fact.reused += 1
-            parameter.used = len(held)
+                names.append(parameter.name)
+            parameter.used, parameter.version = len(held), grad._version
             if total > fact.held:
                 fact.held = total
         if len(self._users) > 512:
@@ -247,6 +259,9 @@ class OptimizerWatch:
         record.parameters = tuple(keys)
         fact.arrived = arrivals - record.arrivals
         record.arrivals = arrivals
+        fact.names = tuple(names[:8])
+        self._gradients.clock += 1
+        record.time = self._gradients.clock
         return fact
 
     def _is_foreign(self, record: OptimizerRecord, held: list[Any], used: int) -> bool:
@@ -263,10 +278,11 @@ class OptimizerWatch:
         record.last_lr = fact.lr
         record.recent.append(fact)
         totals, first = record.totals, record.first
+        nothing = not fact.fresh and not fact.reused
         for name, value in (
             ("fresh", fact.fresh), ("stale", fact.stale), ("reused", fact.reused and not fact.fresh), ("foreign", fact.foreign),
-            ("nothing", not fact.fresh and not fact.reused), ("lost", fact.arrived and not fact.fresh and not fact.reused),
-            ("accumulated", fact.held - fact.used_held > 1),
+            ("empty", fact.missing == fact.parameters), ("nothing", nothing), ("lost", fact.arrived and nothing),
+            ("again", fact.reused and not fact.fresh and not fact.arrived), ("accumulated", fact.held - fact.used_held > 1),
         ):  # fmt: skip
             if value:
                 totals[name] = totals.get(name, 0) + 1

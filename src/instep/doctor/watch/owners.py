@@ -64,6 +64,15 @@ class Dead:
     in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
 
 
+@dataclass(slots=True)
+class Starved:
+    """An optimizer none of whose parameters has ever had a gradient."""
+
+    optimizer: int
+    parameters: int
+    names: list[str]
+
+
 @dataclass
 class Owners:
     """The part of the trace about who owns what."""
@@ -71,6 +80,7 @@ class Owners:
     orphans: dict[int, Orphan] = field(default_factory=dict)
     stale: dict[int, Stale] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
+    starved: dict[int, Starved] = field(default_factory=dict)  # by number of the optimizer
 
 
 class OwnerWatch:
@@ -88,6 +98,7 @@ class OwnerWatch:
         self._bare: dict[int, tuple[weakref.ref[Tensor], str, str, int, list[float]]] = {}
         self._sightings: dict[int, int] = {}
         self._call_grad = False
+        self._stepping: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._records: dict[int, Parameter] = {}  # of what was found at the last judgement
 
     def before_call(self, call: Call) -> None:
@@ -110,6 +121,9 @@ class OwnerWatch:
             known = self._reachable[root.number] = set() if top is None else {id(part) for part in top.modules()}
         return not known or id(module) in known
 
+    def on_optimizer(self, record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> None:
+        self._stepping[record.number] = weakref.ref(optimizer)
+
     # -- leaves that no module and no optimizer knows
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
@@ -127,12 +141,12 @@ class OwnerWatch:
             top = root.reference()
             place = _attribute(top, leaf) if top is not None else None
             if place is not None:
-                self._bare[id(leaf)] = (weakref.ref(leaf), *place, root.number, sample(leaf))
+                self._bare[id(leaf)] = (weakref.ref(leaf), *place, root.number, sample(leaf, wait=True))
                 self._sightings[id(leaf)] = 1
                 return
         if isinstance(leaf, nn.Parameter):
             place = ("", f"an nn.Parameter of shape {tuple(leaf.shape)}")
-            self._bare[id(leaf)] = (weakref.ref(leaf), *place, NOBODY, sample(leaf))
+            self._bare[id(leaf)] = (weakref.ref(leaf), *place, NOBODY, sample(leaf, wait=True))
             self._sightings[id(leaf)] = 1
 
     # -- before the trace is judged
@@ -146,6 +160,7 @@ class OwnerWatch:
         part.orphans = dict(self._find_orphans(live))
         part.stale = {fact.optimizer: fact for fact in self._find_stale(reachable)}
         part.dead = dict(self._find_dead(live))
+        part.starved = {fact.optimizer: fact for fact in self._find_starved()}
         self._note_arrivals()
         self._records = {key: self._parameters[key] for key in (*part.orphans, *part.dead) if key in self._parameters}
 
@@ -157,6 +172,10 @@ class OwnerWatch:
             if key in records:
                 orphan.arrivals = records[key].arrivals
                 orphan.moved = orphan.moved or bool(records[key].optimizers)
+        for number in list(part.starved):
+            record = next((record for record in self._optimizers if record.number == number), None)
+            if record is None or record.arrivals or record.totals.get("empty", 0) < record.steps:
+                del part.starved[number]
 
     def _live_roots(self) -> dict[int, list[int]]:
         """The parameters of the roots that were called of late, by number."""
@@ -210,7 +229,7 @@ class OwnerWatch:
             tensor = reference()
             if tensor is None or key in self._parameters or self._sightings[key] < 2:
                 continue
-            moved, alone = sample(tensor) != values, number == NOBODY
+            moved, alone = not values or sample(tensor, wait=True) != values, number == NOBODY
             if alone and tensor.grad is None:
                 continue
             orphan = Orphan(name, owner_name, number, alone, self._trace.backwards, moved, True, tuple(tensor.shape), True)
@@ -226,7 +245,9 @@ class OwnerWatch:
         return any(root.number == number and root.in_train == 0 for root in self._calls.roots)
 
     def _has_moved(self, parameter: Parameter, tensor: Tensor) -> bool:
-        values = sample(tensor)
+        values = sample(tensor, wait=True)
+        if not values:
+            return True  # who knows
         first = self._first.get(parameter.key)
         if first is None or first[0] is not parameter:
             self._first[parameter.key] = (parameter, values)
@@ -264,6 +285,19 @@ class OwnerWatch:
         owner = self._owner.get(parameter.key)
         return owner[2] if owner is not None else None
 
+    def _find_starved(self) -> Iterator[Starved]:
+        for record in self._optimizers:
+            known = [self._parameters.get(key) for key in record.parameters]
+            members = [(member, member.reference()) for member in known if member is not None]
+            if not members or len(members) < len(known) or not record.alive or record.totals.get("empty", 0) < record.steps:
+                continue
+            waiting = [(member, tensor) for member, tensor in members if tensor is not None and tensor.requires_grad]
+            if not waiting or any(
+                member.arrivals or tensor.grad is not None or self._has_state(record.number, tensor) for member, tensor in waiting
+            ):
+                continue
+            yield Starved(record.number, len(waiting), [member.name for member, _ in waiting])
+
     def _find_dead(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
         homes = {key: number for number, keys in live.items() for key in keys}
         for record in self._optimizers:
@@ -278,17 +312,28 @@ class OwnerWatch:
             if parameter is None or parameter.arrivals or homes.get(key) not in trained:
                 continue
             tensor = parameter.reference()
-            if tensor is None or not tensor.requires_grad or tensor.grad is not None:
-                continue  # frozen, or given a gradient by hand
+            if tensor is None or not tensor.requires_grad or tensor.grad is not None or self._has_state(record.number, tensor):
+                continue  # frozen, given a gradient by hand, or used by a step that was not watched
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
             yield key, Dead(parameter.name, record.number, homes[key], called, in_grad)
 
+    def _has_state(self, number: int, tensor: Tensor) -> bool:
+        """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it."""
+        reference = self._stepping.get(number)
+        optimizer = reference() if reference is not None else None
+        return optimizer is not None and tensor in optimizer.state and bool(optimizer.state[tensor])
 
-def sample(tensor: Tensor) -> list[float]:
-    """A few values of a tensor, spread over it; none where looking would make the program wait."""
-    if tensor.device.type != "cpu" or not tensor.numel() or tensor.layout is not torch.strided or tensor.is_complex():
+
+def sample(tensor: Tensor, *, wait: bool = False) -> list[float]:
+    """A few values of a tensor, spread over it; none where looking would make the program wait, unless it may."""
+    if (
+        (tensor.device.type != "cpu" and not wait)
+        or not tensor.numel()
+        or tensor.layout is not torch.strided
+        or tensor.is_complex()
+    ):
         return []
     flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[0].reshape(-1)
     values = flat[:: max(1, flat.numel() // 16)][:16].tolist()

@@ -19,6 +19,8 @@ from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.schedulers import SchedulerRecord, unwrapped
 
 FADED = (1e-3, 1e-4)  # of the highest rate so far
+SWINGING = frozenset({"CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"})
+UNSEEN = 32  # optimizer steps between two looks, over which a rate that swings may have been anywhere
 LIMIT = 128
 
 
@@ -137,8 +139,9 @@ class RateWatch:
         done = record.optimizer_steps
         if len(rate.highest) != len(lrs):
             rate.highest = [record.first_lr or record.base_lr, *lrs[1:]]
+        unseen = record.name in SWINGING and done - rate.last_done > UNSEEN
         for level, share in enumerate(FADED):
-            if rate.fading[level]:
+            if rate.fading[level] and not unseen:
                 rate.faded[level] += done - rate.last_done
             rate.fading[level] = all(lr <= share * top for lr, top in zip(lrs, rate.highest, strict=True)) and any(rate.highest)
         rate.highest = [max(pair) for pair in zip(lrs, rate.highest, strict=True)]

@@ -26,7 +26,8 @@ from instep.doctor.watch.losses import LossKind
 ROWS = 20_000  # rows of one loader that are remembered
 COLUMNS = 64
 FIRST_BATCHES = 32  # passes of which the first batch is compared
-CALLS = 32  # training calls whose rows are looked at, one after the other
+SAME = 32  # training calls that are compared with the one before
+CALLS = 128  # training calls whose rows are looked at, one after the other
 SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
 TARGETS = 96  # losses whose targets are looked at
 
@@ -70,6 +71,10 @@ class Rows:
     seeds_in_training: int = 0  # of those after the first step, with the value of the one before
     # root -> pairs of rows that came together twice, in either order: samples, not steps of a sequence
     mixed: dict[int, int] = field(default_factory=dict)
+    # root -> training calls after which all rows came again, none before: an epoch
+    epochs: dict[int, int] = field(default_factory=dict)
+    # root -> of the rows that it was called with in train mode without gradient: how many are known, and how many it trained on
+    looked_at: dict[int, tuple[int, int]] = field(default_factory=dict)
     seed_at_start: int = 0
     seeded: bool = False
 
@@ -81,13 +86,15 @@ class Order:
     nor do sequences of any length, and vectors that are there more than once, as words are.
     """
 
-    __slots__ = ("calls", "places", "reversed", "sizes", "words")
+    __slots__ = ("calls", "epoch", "is_new", "places", "reversed", "sizes", "words")
 
     def __init__(self) -> None:
         self.places: dict[float, tuple[int, int]] = {}  # row -> (call, position)
         self.sizes: Counter[int] = Counter()
         self.calls = self.reversed = 0
         self.words = False
+        self.is_new = True  # no row has come again so far
+        self.epoch = 0  # calls before the first in which all rows came again, none before
 
     def add(self, input: Tensor, keys: list[float]) -> int:
         """Note the rows of a call; gives how many pairs have been seen in either order, 0 where that proves nothing."""
@@ -102,6 +109,10 @@ class Order:
                 before.setdefault(known[0], []).append(known[1])
             if told and (known is not None or len(self.places) < ROWS):
                 self.places[key] = (self.calls, position)
+        again = sum(map(len, before.values()))
+        if self.is_new and again:
+            self.is_new = False
+            self.epoch = self.calls - 1 if again == len(keys) else 0
         self.reversed += sum(a > b for positions in before.values() for a, b in pairwise(positions))
         steady = self.sizes.most_common(1)[0][1] >= 0.8 * self.calls
         return self.reversed if steady and not self.words else 0
@@ -126,11 +137,15 @@ class RowWatch:
         self._seed: Any = None
         self._current: dict[int, Pass] = {}
         self._identities = Identities()
+        self._looked_at: dict[int, set[float]] = {}
 
     def install(self, _: list[object]) -> None:
         self._part.seed_at_start = torch.initial_seed()
 
     def on_judge(self) -> None:
+        for number, keys in self._looked_at.items():
+            order = self._orders.get(number)
+            self._part.looked_at[number] = len(keys), sum(key in order.places for key in keys) if order is not None else 0
         self._part.seeded = self._part.seeded or self._part.seeds > 0 or torch.initial_seed() != self._part.seed_at_start
 
     def before_seed(self, called: Called) -> None:
@@ -202,6 +217,8 @@ class RowWatch:
     # -- what models and losses get
 
     def after_call(self, call: Call) -> None:
+        if call.training and not call.grad and call.root.trained:
+            self._note_looked_at(call)
         if not call.grad or not call.training or not call.root.parameters or self._calls >= LATEST:
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
@@ -213,11 +230,21 @@ class RowWatch:
         keys = row_keys(input)
         if not keys:
             return
-        if self._calls <= CALLS:
+        if self._calls <= SAME:
             self._note_same(call, input, keys)
         number = call.root.number
         order = self._orders.setdefault(number, Order())
+        if self._calls > CALLS:
+            order.is_new = False  # some calls are not looked at
         self._part.mixed[number] = order.add(input, keys)
+        if order.epoch:
+            self._part.epochs[number] = order.epoch
+
+    def _note_looked_at(self, call: Call) -> None:
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        keys = self._looked_at.setdefault(call.root.number, set())
+        if input is not None and input.dim() >= 2 and len(keys) < 1024:
+            keys.update(key for key, told in zip(row_keys(input), _telling(input), strict=False) if told)
 
     def _note_same(self, call: Call, input: Tensor, keys: list[float]) -> None:
         part = self._part

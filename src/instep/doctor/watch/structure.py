@@ -1,6 +1,7 @@
 """How models are built: layers in several places, misspelt flags, weights that begin equal, teachers that are the student."""
 
 import difflib
+import inspect
 import linecache
 import re
 import weakref
@@ -8,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|ave
 FLAG = "requires_grad"
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
+ASKING = frozenset({"locals", "vars", "eval", "exec", "dir", "set_trace", "breakpoint"})
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class Sharing:
     how: str  # "copy", "attribute" or "name"
     parameters: int
     site: str | None = None
-    both: int = 0  # steps in which it was called with and without grad
+    both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
 
 
 @dataclass
@@ -175,14 +178,14 @@ class StructureWatch:
         number = call.root.number
         self._modes.append((number, call.step, call.grad))
         looked = self._looked.get(number, 0)
-        if looked < LOOKS and call.step >= 1:
+        if looked < LOOKS and call.step >= 1 and self._is_called_twice(call):
             self._looked[number] = looked + 1
             self._look_at_names(call)
 
+    def _is_called_twice(self, call: Call) -> bool:
+        return sum(number == call.root.number and step == call.step for number, step, _ in self._modes) > 1
+
     def _look_at_names(self, call: Call) -> None:
-        modes = {grad for number, step, grad in self._modes if number == call.root.number and step == call.step}
-        if len(modes) < 2:
-            return
         for scope in self._scopes():
             names = [name for name, value in scope.items() if value is call.module]
             if len(names) > 1:
@@ -191,17 +194,20 @@ class StructureWatch:
             sharing.both += 1
 
     def _scopes(self) -> Iterator[dict[str, Any]]:
+        """The names that the user's frames know, and those in the dictionaries and objects that stand there."""
+        seen: set[int] = set()
         for frame in self._hub.locator.frames():
             if not self._hub.locator._file(frame.f_code):
                 continue
-            local = dict(frame.f_locals)
-            yield local
-            owner = local.get("self")
-            if owner is not None and not isinstance(owner, nn.Module) and hasattr(owner, "__dict__"):
-                yield dict(vars(owner))
-            if frame.f_globals is not frame.f_locals:
-                yield dict(frame.f_globals)
-            return
+            for names in (_locals(frame), dict(frame.f_globals) if id(frame.f_globals) not in seen else {}):
+                if len(seen) > 64:
+                    return
+                seen.add(id(frame.f_globals))
+                yield names
+                for value in list(names.values()):
+                    if id(value) not in seen and (inner := _names_in(value)):
+                        seen.add(id(value))
+                        yield inner
 
     def _find_copies(self) -> None:
         """Two modules of one class, neither inside the other, with the same memory for every parameter."""
@@ -325,6 +331,32 @@ class StructureWatch:
                 if pattern.search(line) and str(value) in line:
                     return f"{file}:{number}"
         return sites[0] if sites else None
+
+
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """The names of a frame. Python keeps what it is asked for with the frame, and every tensor in it alive: it is emptied again,
+    and left alone where the function may have asked for it itself."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    if not ASKING.isdisjoint(code.co_names):
+        return {}
+    kept = frame.f_locals
+    names = dict(kept)
+    if type(kept) is dict:
+        kept.clear()
+    return names
+
+
+def _names_in(value: Any) -> dict[str, Any]:
+    """What a dictionary, or an object that is no module, calls the networks in it."""
+    if isinstance(value, dict):
+        found = {name: each for name, each in list(value.items())[:32] if isinstance(name, str)}
+    elif isinstance(value, (nn.Module, type, Tensor, ModuleType)) or not hasattr(value, "__dict__"):
+        return {}
+    else:
+        found = dict(list(vars(value).items())[:64])
+    return found if sum(isinstance(each, nn.Module) for each in found.values()) > 1 else {}
 
 
 def _note_spread(symmetry: Symmetry, values: list[float]) -> None:

@@ -1,0 +1,16 @@
+"""An MLP on 784 inputs, whose gradients are cleared in place: they are much larger than those of most examples."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+opt = torch.optim.SGD(net.parameters(), lr=0.05)
+images, digits = torch.rand(512, 784), torch.randint(10, (512,))
+
+for _ in range(6):
+    for idx in torch.randperm(512).split(64):
+        opt.zero_grad(set_to_none=False)
+        F.cross_entropy(net(images[idx]), digits[idx]).backward()
+        opt.step()
