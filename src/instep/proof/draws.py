@@ -53,9 +53,7 @@ class Draws(TorchDispatchMode):
         """Inside, draws are noted, with the module that makes them."""
         hooks = [
             nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: self._stack.append(module)),
-            nn.modules.module.register_module_forward_hook(
-                lambda module, inputs, output: self._leave(module), always_call=True
-            ),
+            nn.modules.module.register_module_forward_hook(lambda module, inputs, output: self._leave(module), always_call=True),
         ]
         try:
             with self:

@@ -195,8 +195,10 @@ def _largest_gap(one: Tensor | None, other: Tensor | None) -> float:
         return 0.0
     if len(present) == 1:
         return float(present[0].abs().max())
-    return float((present[0].double() - present[1].double()).abs().max()) if not present[0].is_complex() else float(
-        (present[0] - present[1]).abs().max()
+    return (
+        float((present[0].double() - present[1].double()).abs().max())
+        if not present[0].is_complex()
+        else float((present[0] - present[1]).abs().max())
     )
 
 

@@ -192,18 +192,20 @@ def _row(words: str, gaps: dict[torch.dtype, Gap], judge: Gap, own: torch.dtype,
     why = f" float64 is not possible here ({refused})." if refused else ""
     if judge.is_beyond:
         what = f"of {judge.tensor}" if judge.tensor else ""
-        first = f"First in update {judge.step}, update_cycle={judge.pieces}: the gradient {what} differs by {rounds_to(judge.worst)} "
+        first = (
+            f"First in update {judge.step}, update_cycle={judge.pieces}: the gradient {what} differs by {rounds_to(judge.worst)} "
+        )
         if not judge.worst > judge.bound:
             first = f"First in update {judge.step}: gradients are equal, buffers are not "
         meaning = f"{first}(bound {rounds_to(judge.bound)} in {judged_in}): no rounding.{why}"
         size = judge.worst if judge.worst > judge.bound else max(judge.buffers.values(), default=judge.worst)
         return Row("split", words, "differs", size, meaning, tuple(judge.causes), **common)
     size = gaps[own].worst
-    meaning = f"a split batch gives the gradient of the whole one; the rest is rounding: {rounds_to(judge.worst)} in {judged_in}, "
+    meaning = (
+        f"a split batch gives the gradient of the whole one; the rest is rounding: {rounds_to(judge.worst)} in {judged_in}, "
+    )
     return Row("split", words, "exact", size, f"{meaning}bound {rounds_to(judge.bound)}.{why}{remark}", **common)
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-

@@ -231,4 +231,6 @@ def _line_of(function: Any) -> str:
     code = getattr(function, "__code__", None)
     if code is None or not is_user_file(code.co_filename):
         return ""
-    return f"{inspect.getsourcefile(function) or code.co_filename}".replace("\\", "/").rpartition("/")[2] + f":{code.co_firstlineno}"
+    return (
+        f"{inspect.getsourcefile(function) or code.co_filename}".replace("\\", "/").rpartition("/")[2] + f":{code.co_firstlineno}"
+    )

@@ -61,6 +61,7 @@ class Subject:
     origin: Origin | None = None
     at: int = 0  # which of the Trainers that build makes is the one that it returns
     whose: str = "build()"
+    file: str = ""  # of the user's code
 
     def trainer(self, arrangement: Arrangement = Arrangement()) -> Trainer:  # noqa: B008  # it is frozen
         """A new Trainer, arranged."""
@@ -74,7 +75,7 @@ class Subject:
             with arranged(change, at=self.at):
                 trainer = self.build()
         except DescriptionError:
-            if not arrangement.in_float64 or "schedule" in changes:
+            if changes.get("evaluate_every", "") is not None or "schedule" in changes:
                 raise
             changes["schedule"] = None  # one that goes by evaluations, which there are none of here
             with arranged(change, at=self.at):
@@ -89,10 +90,14 @@ class Subject:
         return trainer
 
 
-def examine(build: Callable[[], Trainer], steps: int, origin: Origin | None, whose: str) -> tuple[Subject, Trainer]:
+def examine(
+    build: Callable[[], Trainer], steps: int, origin: Origin | None, whose: str, file: str = ""
+) -> tuple[Subject, Trainer]:
     """The subject, and one Trainer of it to look at. What cannot be proved at all is an error here."""
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise DescriptionError(f"steps={steps!r} must be a whole number, 1 or more: so many updates are made in each arrangement.")
+        raise DescriptionError(
+            f"steps={steps!r} must be a whole number, 1 or more: so many updates are made in each arrangement."
+        )
     quiet = {name: BARE[name] for name in ("folder", "progress", "num_workers")}
     with arranged(quiet) as seen:
         trainer = build()
@@ -108,7 +113,7 @@ def examine(build: Callable[[], Trainer], steps: int, origin: Origin | None, who
         raise DescriptionError("prove() starts processes of its own; call it without torchrun.")
     if run.total_steps < 1:
         raise DescriptionError(f"{whose} describes a run without an update; pass epochs= or max_steps= of 1 or more.")
-    return Subject(build, min(steps, run.total_steps), origin, at, whose), trainer
+    return Subject(build, min(steps, run.total_steps), origin, at, whose, file), trainer
 
 
 def seeded(build: Callable[..., Trainer], values: Mapping[str, Any]) -> Callable[[], Trainer]:
