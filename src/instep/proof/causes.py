@@ -18,6 +18,7 @@ from instep.data.sources.view import View
 from instep.proof.record import Difference, digest
 from instep.proof.result import Cause
 from instep.proof.split import case_of
+from instep.proof.split_causes import of_unsteady
 from instep.proof.subject import Arrangement, quiet
 from instep.proof.trial import Trial
 from instep.proof.unsteady_calls import CLOCK, ENTROPY, PROCESS, UnsteadyCall, UnsteadyCalls
@@ -32,10 +33,11 @@ def find_causes(trial: Trial, found: Difference) -> list[Cause]:
     with quiet():
         calls, run = _watch(trial)
         causes = list(_of_calls(calls))
-        if found.what in ("samples", "batch"):
-            causes += _of_data(run, has_clock=bool(calls.of(CLOCK, ENTROPY)))
-        elif not causes:
-            causes += _of_data(run, has_clock=False) or _of_forward(run)
+        causes += _of_data(run, has_clock=bool(causes))
+        if not causes and found.what not in ("samples", "batch"):
+            causes += _of_forward(run)
+        if not causes and (process := calls.of(PROCESS)):
+            causes.append(of_process(process, by_hash=False, lines=[]))
     return causes
 
 
@@ -91,7 +93,7 @@ def _of_calls(calls: UnsteadyCalls) -> Iterator[Cause]:
 
 def of_process(calls: list[UnsteadyCall], *, by_hash: bool, lines: list[str]) -> Cause:
     """A value that is the same within one process and another one in the next."""
-    where = lines or [call.line for call in calls]
+    where = lines if by_hash else [call.line for call in calls]
     if by_hash:
         return Cause(
             "hash-order",
@@ -137,7 +139,7 @@ def _of_data(run: Run, *, has_clock: bool) -> list[Cause]:
     if "generator" in notice:
         what = notice.partition(" Draw from")[0]
         return [Cause("unkeyed-randomness", f"{what} {twice}".strip(), KEYED, _name_in(notice))]
-    if "depends on what was loaded before" in notice:
+    if "depends on what was loaded before" in notice and not (has_clock and ", by " not in notice):
         what, _, fix = notice.partition(" Keep nothing")
         return [Cause("changing-data", f"{what} {twice}".strip(), f"keep nothing{fix}", _name_in(notice))]
     return (
@@ -204,15 +206,7 @@ def _of_forward(run: Run) -> list[Cause]:
                 listed(named),
             )
         ]
-    if repeats:
-        return []
-    return [
-        Cause(
-            "unsteady-forward",
-            f"the same batch from the same weights under the same key gives the loss {one.value:.8g} and then {other.value:.8g}.",
-            "let model and objective draw from torch's global generator, which is keyed by the step, and keep no state elsewhere.",
-        )
-    ]
+    return [] if repeats else [of_unsteady(case, one, other)]
 
 
 def _nondeterministic(compute: Any) -> list[str]:

@@ -60,6 +60,7 @@ class Case:
     size: Callable[[Any], int]
     modules: Sequence[nn.Module]  # the model, and losses with buffers
     attributes: Sequence[Any] = ()  # of the user's own, beside buffers
+    line: str = ""  # of the user's loss or objective
 
     def parameters(self) -> list[Tensor]:
         held = dict.fromkeys(p for module in self.modules for p in module.parameters() if p.requires_grad)

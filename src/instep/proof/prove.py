@@ -11,11 +11,14 @@ from typing import Any
 from instep.errors import DescriptionError
 from instep.proof.at_once import prove_load, prove_observe, prove_overflow, prove_tune
 from instep.proof.child import task_of_child
+from instep.proof.interrupt import prove_interrupt
+from instep.proof.new_processes import NewProcesses
 from instep.proof.plain import prove_plain
-from instep.proof.processes import NewProcesses, prove_interrupt, prove_spread, repeat_elsewhere, repeat_here
 from instep.proof.record import Trainer
+from instep.proof.repeat import repeat_elsewhere, repeat_here
 from instep.proof.result import BROKEN, Proof, Row, check_allowed, check_promises
 from instep.proof.split import own_dtype, prove_split
+from instep.proof.spread import prove_spread
 from instep.proof.subject import Origin, examine, quiet, seeded
 from instep.proof.trial import Trial, first_line
 from instep.text import plural

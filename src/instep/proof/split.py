@@ -6,7 +6,8 @@ not grow from one to the next. Gradients are judged, not weights: AdamW hides a 
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,7 @@ from instep.loop.stepper import Stepper
 from instep.proof.in_pieces import Case
 from instep.proof.record import Trainer, apart, gradients_apart, gradients_of, noise_tensors
 from instep.proof.result import Cause, Row
-from instep.proof.split_causes import find_split_causes
+from instep.proof.split_causes import find_split_causes, line_of
 from instep.proof.subject import Arrangement, Subject, quiet, rounds_to, split_sizes, wide
 from instep.run.run import Run
 from instep.text import listed
@@ -57,7 +58,7 @@ def prove_split(subject: Subject, run: Run, tell: Callable[[str], object]) -> Ro
         return Row("split", "a batch of one sample", "does not apply", meaning="a batch of one sample cannot be split.")
     cycles = " and ".join(map(str, sizes))
     words = f"update_cycle={cycles}, beside 1"
-    tell(f"{words}, in {_name(own)}")
+    tell(f"{words}, in {name_of(own)}")
     gaps = {own: measure(subject, sizes, own)}
     tell(f"{words}, in float64")
     refused = ""
@@ -177,15 +178,24 @@ def case_of(run: Run, stepper: Stepper) -> Iterator[Case]:
             lambda piece: layout.size(piece) or 1,
             run.splitting.modules,
             own_attributes(holders),
+            _line_of_objective(run, stepper),
         )
+
+
+def _line_of_objective(run: Run, stepper: Stepper) -> str:
+    given = run.options.objective
+    function: Any = given.get(stepper.name) if isinstance(given, Mapping) else given or run.options.loss
+    while isinstance(function, functools.partial):
+        function = function.func
+    return line_of(function) or line_of(getattr(type(function), "forward", None) or getattr(type(function), "__call__", None))
 
 
 # --- Words
 
 
 def _row(words: str, gaps: dict[torch.dtype, Gap], judge: Gap, own: torch.dtype, refused: str) -> Row:
-    measured = {_name(dtype): gap.worst for dtype, gap in gaps.items()}
-    judged_in = _name(torch.float64 if torch.float64 in gaps else own)
+    measured = {name_of(dtype): gap.worst for dtype, gap in gaps.items()}
+    judged_in = name_of(torch.float64 if torch.float64 in gaps else own)
     noise = tuple(judge.noise)
     common: dict[str, Any] = {"measured": measured, "bound": judge.bound, "noise": noise}
     remark = f" {listed(noise, 4)}: gradient is rounding noise, not compared in weights." if noise else ""
@@ -207,5 +217,5 @@ def _row(words: str, gaps: dict[torch.dtype, Gap], judge: Gap, own: torch.dtype,
     return Row("split", words, "exact", size, f"{meaning}bound {rounds_to(judge.bound)}.{why}{remark}", **common)
 
 
-def _name(dtype: torch.dtype) -> str:
+def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

@@ -17,10 +17,32 @@ from instep.text import listed, number
 
 def find_split_causes(case: Case, pieces: int, bound: float) -> list[Cause]:
     """The causes, as far as taking things away shows them."""
+    one, other = case.gradient(1, ()), case.gradient(1, ())
+    if not torch.equal(one.vector, other.vector):
+        return [of_unsteady(case, one, other)]
     if case.gap(pieces, ()) > bound:
         return [_mixing_module(case, pieces, bound) or _of_the_loss(case, pieces, bound)]
     alone = [thing for thing in (NORMS, DRAWS, STATE) if case.gap(pieces, (thing,)) > bound]
     return [_CAUSES[thing](case, pieces) for thing in alone]
+
+
+def of_unsteady(case: Case, one: Gradient, other: Gradient) -> Cause:
+    """The same forward twice gives two gradients."""
+    first, second = _outputs(case, 1), _outputs(case, 1)
+    guilty = [name for name in first if _differs(first, second, name, 0.0)]
+    innermost = next((name for name in guilty if not any(o != name and o.startswith(name) for o in guilty)), None)
+    module = None if innermost is None else first[innermost][0]
+    where = "" if module is None else f"{innermost} ({type(module).__name__}{_at(line_of(type(module).forward))})"
+    return Cause(
+        "unsteady-forward",
+        f"the same batch from the same weights under the same key gives the loss {one.value:.8g} and then {other.value:.8g}.",
+        "let model and objective draw from torch's global generator, which is keyed by the step, and keep no state elsewhere.",
+        where,
+    )
+
+
+def _at(line: str) -> str:
+    return f", {line}" if line else ""
 
 
 # --- What was taken away
@@ -65,6 +87,14 @@ def _of_state(case: Case, pieces: int) -> Cause:
 _CAUSES = {NORMS: _of_norms, DRAWS: _of_draws, STATE: _of_state}
 
 
+def find_state_cause(case: Case, pieces: int, bound: float) -> list[Cause]:
+    """State that one forward leaves to the next: of several processes, each has its own."""
+    carried, fresh = case.gradient(pieces, (NORMS, DRAWS, STATE)).vector, case.gradient(pieces, (NORMS, DRAWS)).vector
+    largest = float(fresh.abs().max()) if fresh.numel() else 0.0
+    differs = largest and float((carried - fresh).abs().max()) > bound * largest
+    return [_of_state(case, pieces)] if differs else []
+
+
 def _changed_names(case: Case) -> str:
     """The buffers that a forward changes, else what the user's own attributes are called."""
     before = {name: b.clone() for root in case.modules for name, b in root.named_buffers()}
@@ -97,7 +127,7 @@ def _mixing_module(case: Case, pieces: int, bound: float) -> Cause | None:
             f"the output of {name or 'the model'} ({type(module).__name__}) for a sample depends on the other samples of its "
             f"batch: it differs by {rounds_to(gap)} in {pieces} pieces, from equal inputs.",
             "take means and other statistics within a sample, not over dimension 0; or leave the batch whole: update_cycle=1.",
-            _line_of(type(module).forward) or name or "the model",
+            line_of(type(module).forward) or name or "the model",
         )
     return None
 
@@ -171,6 +201,7 @@ def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
                 "wrong-weight",
                 f"{shares}: it is a sum, not a mean (whole {number(whole.value)}, weighted mean of the parts {number(cut.value)}).",
                 "return Loss.sum(value) from the objective, or divide it by the number of what it adds up.",
+                case.line,
             )
         counted = _what_is_counted(case, pieces, weights)
         ratio = weights[0] / used[0] if used[0] else float("inf")
@@ -180,12 +211,14 @@ def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
             "wrong-weight",
             f"{shares}: a ratio of {ratio:.4g} for the first.{fits} The loss is a mean over something else than it is counted by.",
             f"return Loss(value, count={count}) from the objective: `value` is a mean over `count` units.",
+            case.line,
         )
     return Cause(
         "coupled-loss",
         f"the loss of the whole batch is {number(whole.value)}, the weighted mean of its {len(cut.values)} parts {number(cut.value)} "
         f"({_numbers(cut.values)}), and no weights make the gradients equal: it compares samples with each other.",
         "leave the batch whole: update_cycle=1, micro_batch_size=None, one process. Each part would be another loss.",
+        case.line,
     )
 
 
@@ -226,7 +259,7 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.4g}" for value in values)
 
 
-def _line_of(function: Any) -> str:
+def line_of(function: Any) -> str:
     """FILE:LINE of a function of the user's own."""
     code = getattr(function, "__code__", None)
     if code is None or not is_user_file(code.co_filename):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from instep.errors import is_user_file
+from instep.errors import is_instep_file, is_user_file
 from instep.proof.draws import user_line
 
 CLOCK, ENTROPY, PROCESS = "clock", "entropy", "process"
@@ -55,9 +55,20 @@ class UnsteadyCalls:
         kind = _kind(called)
         if kind is None or (kind != ENTROPY and not is_user_file(frame.f_code.co_filename)):
             return  # libraries look at the clock for their own purposes
-        line = user_line(frame)
+        line = _line_of_caller(frame)
         if line:
             self.seen.setdefault(UnsteadyCall(kind, _name(called, frame), line))
+
+
+def _line_of_caller(frame: FrameType | None) -> str:
+    """The user's line that the call comes from; "" where Instep made it for its own purposes."""
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return user_line(frame)
+        if is_instep_file(frame.f_code.co_filename):
+            return ""
+        frame = frame.f_back
+    return ""
 
 
 def _kind(called: Any) -> str | None:
