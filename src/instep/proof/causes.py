@@ -46,8 +46,8 @@ def of_observing(guilty: list[str], found: Difference) -> Cause:
     return Cause(
         "observed-state",
         f"{names} alone: the {found.what} of the next update is another one, so they change something that the training uses.",
-        "look for state that your model, loss or data set keeps outside of itself (a global, a file, a shared object), and give the "
-        "validation data objects of its own.",
+        "look for state that your model, loss or data set keeps outside of itself (a global, a file, a shared object), and give "
+        "the validation data objects of its own.",
     )
 
 
@@ -97,8 +97,8 @@ def of_process(calls: list[UnsteadyCall], *, by_hash: bool, lines: list[str]) ->
     if by_hash:
         return Cause(
             "hash-order",
-            "two new processes with the same PYTHONHASHSEED give the same, with different ones they do not: the order of a set, or "
-            f"hash() of a text, decides something{f' (see {listed(where, 3)})' if where else ''}.",
+            "two new processes with the same PYTHONHASHSEED give the same, with different ones they do not: the order of a set, "
+            f"or hash() of a text, decides something{f' (see {listed(where, 3)})' if where else ''}.",
             "sort it: sorted(set(names)); for a hash that stays the same, use hashlib.",
             where[0] if where else "",
         )

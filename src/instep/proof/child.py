@@ -29,7 +29,7 @@ def task_of_child() -> Task | None:
 
 
 def values_of(task: Task) -> dict[str, Any] | None:
-    """The values for build, where the arguments do not say them; read after the user's file is loaded, whose classes they need."""
+    """The values for build, where the arguments do not say them; they may need the user's file, which is loaded by now."""
     if task.values is None:
         return None
     values: dict[str, Any] = pickle.loads(Path(task.values).read_bytes())

@@ -85,7 +85,8 @@ def prove_subject(
     """The proof of what `build` gives; `tell` hears what is being tried, `done` gets each row."""
     if task_of_child() is not None:
         raise DescriptionError(
-            'prove() was called while its file was loaded by a process of the proof; put the call under if __name__ == "__main__":'
+            "prove() was called while its file was loaded by a process of the proof; put the call under "
+            'if __name__ == "__main__":'
         )
     asked, allow = check_promises(promises), check_allowed(allow)
     with tempfile.TemporaryDirectory(prefix="instep-proof-") as folder:

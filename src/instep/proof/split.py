@@ -187,7 +187,7 @@ def _line_of_objective(run: Run, stepper: Stepper) -> str:
     function: Any = given.get(stepper.name) if isinstance(given, Mapping) else given or run.options.loss
     while isinstance(function, functools.partial):
         function = function.func
-    return line_of(function) or line_of(getattr(type(function), "forward", None) or getattr(type(function), "__call__", None))
+    return line_of(function) or line_of(getattr(type(function), "forward", None))
 
 
 # --- Words

@@ -199,7 +199,7 @@ def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
         if all(abs(weight - 1) < 1e-3 for weight in weights) and len(weights) > 1:
             return Cause(
                 "wrong-weight",
-                f"{shares}: it is a sum, not a mean (whole {number(whole.value)}, weighted mean of the parts {number(cut.value)}).",
+                f"{shares}: it is a sum, not a mean (whole {number(whole.value)}, mean of the parts {number(cut.value)}).",
                 "return Loss.sum(value) from the objective, or divide it by the number of what it adds up.",
                 case.line,
             )
@@ -209,14 +209,15 @@ def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
         count = counted[1] if counted else "what the mean divides by"
         return Cause(
             "wrong-weight",
-            f"{shares}: a ratio of {ratio:.4g} for the first.{fits} The loss is a mean over something else than it is counted by.",
+            f"{shares}: a ratio of {ratio:.4g} for the first.{fits} The loss is a mean over other units than it is counted by.",
             f"return Loss(value, count={count}) from the objective: `value` is a mean over `count` units.",
             case.line,
         )
     return Cause(
         "coupled-loss",
-        f"the loss of the whole batch is {number(whole.value)}, the weighted mean of its {len(cut.values)} parts {number(cut.value)} "
-        f"({_numbers(cut.values)}), and no weights make the gradients equal: it compares samples with each other.",
+        f"the loss of the whole batch is {number(whole.value)}, the weighted mean of its {len(cut.values)} parts "
+        f"{number(cut.value)} ({_numbers(cut.values)}), and no weights make the gradients equal: it compares samples with "
+        "each other.",
         "leave the batch whole: update_cycle=1, micro_batch_size=None, one process. Each part would be another loss.",
         case.line,
     )

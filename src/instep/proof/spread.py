@@ -120,7 +120,7 @@ def _of_buffers(buffers: list[str]) -> Cause:
     if any(name.rpartition(".")[2] in ("running_mean", "running_var") for name in buffers):
         return Cause(
             "batchnorm",
-            f"each process has running statistics of its own share of the batch; those of the first are kept ({listed(buffers, 3)}).",
+            "each process has running statistics of its own share of the batch; those of the first are kept.",
             "use GroupNorm or LayerNorm, or sync_batchnorm=True on accelerators.",
             listed(buffers, 3),
         )

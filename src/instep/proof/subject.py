@@ -1,4 +1,4 @@
-"""Subject: the training that is proved. It is built anew for every arrangement: with other arguments, in other pieces, in float64.
+"""Subject: the training that is proved. It is built anew for every arrangement: with other arguments, other pieces, in float64.
 
 `build` is the user's own function. Nothing of it has to know that it is being proved.
 """
@@ -107,7 +107,7 @@ def examine(
     at = next((place for place, options in enumerate(seen.made) if options is run.options), None)
     if at is None:
         raise DescriptionError(
-            f"{whose} returned a Trainer that was made before; it has to make a new one, with a new model, each time it is called."
+            f"{whose} returned a Trainer that was made before; it has to make a new one, with a new model, each time."
         )
     if run.processes.are_several:
         raise DescriptionError("prove() starts processes of its own; call it without torchrun.")
