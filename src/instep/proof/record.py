@@ -86,7 +86,12 @@ def gradients_of(run: Run) -> dict[str, Tensor]:
 def state_of(run: Run) -> dict[str, Any]:
     """Copies of all that a checkpoint would keep, by names like `model/0.weight`, `optimizer/state/0.weight/exp_avg`."""
     buffers = {f"model/{name}": f"buffers/{name}" for name, _ in run.model.named_buffers()}
-    return {buffers.get(name, name): _copied(value) for name, value in _flat(run.model_state.parts(), "")}
+    return {buffers.get(name, name): value for name, value in flatten(run.model_state.parts()).items()}
+
+
+def flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies of what nested mappings and lists hold, by names like `optimizer/state/0/exp_avg`."""
+    return {name: _copied(value) for name, value in _flat(parts, "")}
 
 
 def compare(one: Record, other: Record, *, history: bool = False) -> Difference | None:

@@ -115,8 +115,9 @@ class Proof:
             styles={"result": _style},
         )
         lines = [*([fold(self.title, width), ""] if self.title else []), *table, ""]
+        told: dict[Cause | str, str] = {}  # in which row; said in full only there
         for row in self.rows:
-            lines += _explain(row, self.allow, width, paint)
+            lines += _explain(row, self.allow, width, paint, told)
         return "\n".join([*lines, *self._ending(width, paint)])
 
     def _ending(self, width: int, paint: Paint) -> list[str]:
@@ -125,11 +126,15 @@ class Proof:
         if not wrong:
             allowed = [row.promise for row in self.rows if not row.holds]
             but = f" What differs in {listed(allowed)} was allowed." if allowed else ""
-            tried = sum(row.verdict in (*HOLD, "differs") for row in self.rows)
-            return [paint(fold(f"ok: {tried} of {len(self.rows)} promises were tried and hold.{but}", width), "green")]
-        said = f"not ok: {listed(row.promise for row in wrong)}."
+            held = listed(dict.fromkeys(row.promise for row in self.rows if row.verdict in HOLD))
+            return [paint(fold(f"ok: {held or 'nothing'} held.{but}", width), "green")]
+        said = f"not ok: {listed(dict.fromkeys(row.promise for row in wrong))}."
         if limits and all(row.verdict == "differs" and all(c.is_limit for c in row.causes) and row.causes for row in wrong):
-            said += f" Instep does not promise this (see docs/prove.md). Where it is meant: --allow {' '.join(limits)}"
+            names = ", ".join(f'"{limit}"' for limit in limits)
+            said += (
+                " This is a known limit, which Instep does not promise (docs/prove.md). Where it is meant: "
+                f"--allow {','.join(limits)}, in Python allow=[{names}]."
+            )
         return [paint(fold(said, width), "red")]
 
     def __str__(self) -> str:
@@ -176,11 +181,16 @@ def _style(result: str) -> str:
     return "red" if result.startswith(BROKEN) else "dim"
 
 
-def _explain(row: Row, allow: Sequence[str], width: int, paint: Paint) -> list[str]:
-    """What the result of a row means; for those that do not hold with the causes."""
-    lines = [f"{paint(row.promise, 'bold')}: {row.meaning}"] if row.meaning else []
+def _explain(row: Row, allow: Sequence[str], width: int, paint: Paint, told: dict[Cause | str, str]) -> list[str]:
+    """What the result of a row means; for those that do not hold with the causes. What was said of another is not repeated."""
+    lines = [f"{paint(row.promise, 'bold')}: {row.meaning}"] if row.meaning and row.meaning not in told else []
+    told[row.meaning] = row.promise
     for cause in row.causes:
         limit = " (a limit, allowed)" if cause.name in allow else " (a limit: not promised)" if cause.is_limit else ""
-        lines += [f"  cause   {cause.name}{limit}{f', in {cause.where}' if cause.where else ''}"]
+        again = ": as above" if cause in told else ""
+        lines += [f"  cause   {cause.name}{limit}{f', in {cause.where}' if cause.where else ''}{again}"]
+        if cause in told:
+            continue
+        told[cause] = row.promise
         lines += [f"  seen    {cause.what}", f"  change  {cause.fix}"]
     return [fold(line, width) for line in lines] + ([""] if row.causes else [])

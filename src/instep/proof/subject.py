@@ -69,7 +69,7 @@ class Subject:
         changes = {name: value for name, value in changes.items() if name in NAMES}
 
         def change(options: Options) -> dict[str, Any]:
-            return changes | {"loss": _widened_loss(options.loss)} if arrangement.in_float64 else changes
+            return changes | {"loss": widened_loss(options.loss)} if arrangement.in_float64 else changes
 
         try:
             with arranged(change, at=self.at):
@@ -195,10 +195,10 @@ def _widen_column(column: Any) -> Any:
     return widened(column)
 
 
-def _widened_loss(loss: Any) -> Any:
+def widened_loss(loss: Any) -> Any:
     """A loss with its tensors in float64: the class weights of a partial function; a module's own are widened with it."""
     if not isinstance(loss, functools.partial):
         return loss.double() if isinstance(loss, nn.Module) else widened(loss)
-    args = [_widened_loss(part) for part in loss.args]
-    named = {name: _widened_loss(part) for name, part in loss.keywords.items()}
+    args = [widened_loss(part) for part in loss.args]
+    named = {name: widened_loss(part) for name, part in loss.keywords.items()}
     return functools.partial(loss.func, *args, **named)
