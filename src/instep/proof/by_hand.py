@@ -1,4 +1,4 @@
-"""Proofs for loops of people's own, without a Trainer: a split batch beside the whole one, a resumed loop beside one that ran on."""
+"""Proofs for loops of people's own, without a Trainer: a split batch beside the whole, a resumed loop beside one that ran on."""
 
 import copy
 from collections.abc import Callable, Sequence
