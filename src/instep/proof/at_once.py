@@ -11,7 +11,7 @@ from instep.loop.objective import Objective
 from instep.proof.causes import find_causes, of_observing
 from instep.proof.record import Difference, Trainer, compare, same, state_of, weights_apart
 from instep.proof.result import Cause, Row
-from instep.proof.subject import Arrangement, is_stream, quiet
+from instep.proof.subject import Arrangement, is_description_error, is_stream, quiet
 from instep.proof.trial import Trial, first_line
 from instep.records import Update
 from instep.run.run import Run
@@ -95,7 +95,9 @@ def _may_be_unevaluated(trial: Trial) -> bool:
     try:
         with quiet():
             trial.subject.trainer(Arrangement({"evaluate_every": None, "monitor": None, "schedule": trial.look.options.schedule}))
-    except InstepError:
+    except Exception as error:
+        if not is_description_error(error):
+            raise
         return False
     return True
 

@@ -23,7 +23,7 @@ from instep.proof.resume_by_hand import Made, resume_row, train_on
 from instep.proof.split import BOUNDS, name_of
 from instep.proof.split_causes import find_split_causes, line_of
 from instep.proof.subject import quiet, rounds_to, widened, widened_loss
-from instep.text import listed, plural
+from instep.text import cut, listed, plural
 
 SEED = 0
 
@@ -62,7 +62,7 @@ def _split_row(model: nn.Module, loss_fn: Any, batch: Any, pieces: int, samples:
         try:
             measured[torch.float64] = _measure(model, loss_fn, batch, pieces, torch.float64)
         except Exception as error:  # whatever a model says that is made for float32
-            refused = f" float64 is not possible here ({str(error).partition(chr(10))[0]})."
+            refused = f" float64 is not possible here ({cut(str(error).partition(chr(10))[0], 110)})."
     judged_in = torch.float64 if torch.float64 in measured else own
     gap, tensor, noise, causes = measured[judged_in]
     bound, said = BOUNDS[judged_in], f"{rounds_to(gap)} in {name_of(judged_in)}, bound {rounds_to(BOUNDS[judged_in])}"

@@ -86,6 +86,17 @@ class Case:
         largest = float(whole.abs().max()) if whole.numel() else 0.0
         return float((whole - cut).abs().max()) / largest if largest else 0.0
 
+    def buffers_after(self, pieces: int) -> dict[str, Tensor]:
+        """Copies of the buffers as the forwards of so many pieces leave them, with all draws alike."""
+        put_back = self.keep()
+        try:
+            with self._without((NORMS, STATE)), torch.no_grad():
+                for offset, piece in self.cut(pieces):
+                    self.forward(offset, piece)
+            return {name: buffer.clone() for root in self.modules for name, buffer in root.named_buffers()}
+        finally:
+            put_back()
+
     def draws(self) -> dict[str, str]:
         """The modules that draw random numbers in a forward, each with its kind or the line that draws."""
         put_back = self.keep()

@@ -101,7 +101,10 @@ def spread_arrangements(trial: Trial) -> list[dict[str, Any]]:
     if torch.accelerator.is_available() and torch.accelerator.device_count() < PROCESSES:
         changes["device"] = "cpu"
     kinds = [False] if own_dtype(trial.look) is torch.float64 else [False, True]
-    return [{"changes": changes, "in_float64": is_wide} for is_wide in kinds]
+    initial = trial.folder / "initial.pt"
+    if not initial.exists():
+        torch.save(trial.look.model.state_dict(), initial)
+    return [{"changes": changes, "in_float64": is_wide, "initial": str(initial)} for is_wide in kinds]
 
 
 def too_small(trial: Trial) -> bool:

@@ -19,7 +19,7 @@ from instep.proof.repeat import repeat_elsewhere, repeat_here
 from instep.proof.result import BROKEN, Proof, Row, check_allowed, check_promises
 from instep.proof.split import own_dtype, prove_split
 from instep.proof.spread import prove_spread
-from instep.proof.subject import Origin, examine, quiet, seeded
+from instep.proof.subject import Origin, examine, is_description_error, quiet, seeded
 from instep.proof.trial import Trial, first_line
 from instep.text import plural
 
@@ -131,10 +131,10 @@ def _try(promise: str, check: Callable[[], Row | None], repeat: Row | None) -> R
             row = check()
             if row is None:
                 return None
-    except DescriptionError as error:
-        row = Row(promise, "", "does not apply", meaning=first_line(error))
     except Exception as error:  # of the user's own code too, in an arrangement that it was not written for
         row = Row(promise, "", "fails", meaning=f"{type(error).__name__}: {first_line(error)}")
+        if is_description_error(error):
+            row = Row(promise, "", "does not apply", meaning=first_line(error))
     row_seconds = time.perf_counter() - begun
     return Row(**{**vars(row), "seconds": row_seconds})
 

@@ -20,10 +20,10 @@ from instep.loop.stepper import Stepper
 from instep.proof.in_pieces import Case
 from instep.proof.record import Trainer, apart, gradients_apart, gradients_of, noise_tensors
 from instep.proof.result import Cause, Row
-from instep.proof.split_causes import find_split_causes, line_of
+from instep.proof.split_causes import find_split_causes, line_of, of_buffers
 from instep.proof.subject import Arrangement, Subject, quiet, rounds_to, split_sizes, wide
 from instep.run.run import Run
-from instep.text import listed
+from instep.text import cut, listed
 
 # The largest difference of a gradient, relative to the largest gradient of the update, that is called rounding. A training that
 # splits right comes to 1e-15 and 1e-7; the smallest cause that was seen made 1e-4 in either.
@@ -66,7 +66,7 @@ def prove_split(subject: Subject, run: Run, tell: Callable[[str], object]) -> Ro
         try:
             gaps[torch.float64] = measure(subject, sizes, torch.float64)
         except Exception as error:  # whatever a model says that is made for float32
-            refused = str(error).partition("\n")[0]
+            refused = cut(str(error).partition("\n")[0], 110)
     judge = gaps.get(torch.float64, gaps[own])
     return _row(words, gaps, judge, own, refused)
 
@@ -140,18 +140,7 @@ def _causes(run: Run, pieces: int, gap: Gap) -> list[Cause]:
             found = find_split_causes(case, pieces, gap.bound)
         if found:
             return found
-    return [_of_buffers(run, gap, pieces)] if gap.buffers else []
-
-
-def _of_buffers(run: Run, gap: Gap, pieces: int) -> Cause:
-    """Gradients are equal, and a buffer is not: it is changed by each forward."""
-    return Cause(
-        "forward-state",
-        f"the gradients are equal, and the buffers {listed(gap.buffers, 4)} are not: each forward changes them, and in {pieces} "
-        f"micro-batches there are {pieces} forwards an update.",
-        "where they only count, nothing; else change them once an update: in your loop over trainer.updates().",
-        listed(gap.buffers, 4),
-    )
+    return [of_buffers(list(gap.buffers), pieces)] if gap.buffers else []
 
 
 @contextlib.contextmanager

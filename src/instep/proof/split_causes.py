@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from instep.data.structure import named_columns
 from instep.errors import is_user_file
 from instep.proof.in_pieces import DRAWS, NORMS, STATE, Case, Gradient
+from instep.proof.record import apart
 from instep.proof.result import Cause
 from instep.proof.subject import rounds_to
 from instep.text import listed, number
@@ -23,7 +24,29 @@ def find_split_causes(case: Case, pieces: int, bound: float) -> list[Cause]:
     if case.gap(pieces, ()) > bound:
         return [_mixing_module(case, pieces, bound) or _of_the_loss(case, pieces, bound)]
     alone = [thing for thing in (NORMS, DRAWS, STATE) if case.gap(pieces, (thing,)) > bound]
-    return [_CAUSES[thing](case, pieces) for thing in alone]
+    found = [_CAUSES[thing](case, pieces) for thing in alone]
+    if NORMS not in alone and STATE not in alone and (buffers := _buffers_apart(case, pieces, bound)):
+        found.append(of_buffers(buffers, pieces))
+    return found
+
+
+def of_buffers(names: Sequence[str], pieces: int) -> Cause:
+    """Buffers that each forward changes, and no gradient depends on."""
+    shown = listed(names, 4)
+    return Cause(
+        "forward-state",
+        f"the buffers {shown} differ, and no gradient by them: each forward changes them, and in {pieces} micro-batches there "
+        f"are {pieces} forwards an update.",
+        "where they only count, nothing; else change them once an update: in your loop over trainer.updates().",
+        shown,
+    )
+
+
+def _buffers_apart(case: Case, pieces: int, bound: float) -> list[str]:
+    """The buffers that the forwards of the pieces leave otherwise than that of the whole batch, with all draws alike."""
+    whole, cut = case.buffers_after(1), case.buffers_after(pieces)
+    pairs = {name: (value, cut.get(name)) for name, value in whole.items() if not value.is_complex()}
+    return [name for name, (one, other) in pairs.items() if other is None or apart(one, other) > bound]
 
 
 def of_unsteady(case: Case, one: Gradient, other: Gradient) -> Cause:

@@ -38,9 +38,9 @@ def prove_spread(trial: Trial, processes: NewProcesses) -> Row:
     cycle = PROCESSES if trial.look.feed.is_dataloader else 1
     alone: list[Record] = []
     for arranged in spread_arrangements(trial):
-        is_wide, changes = arranged["in_float64"], {**arranged["changes"], "update_cycle": cycle}
-        with contextlib.suppress(*([Exception] if is_wide else [])):
-            alone.append(trial.train(Arrangement(changes, pieces=PROCESSES, in_float64=is_wide)))
+        changes = {**arranged["changes"], "update_cycle": cycle}
+        with contextlib.suppress(*([Exception] if arranged["in_float64"] else [])):
+            alone.append(trial.train(Arrangement(**{**arranged, "changes": changes}, pieces=PROCESSES)))
     failure = ""
     try:
         found = processes.spread()

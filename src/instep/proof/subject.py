@@ -5,6 +5,7 @@
 
 import contextlib
 import functools
+import io
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -42,6 +43,7 @@ class Arrangement:
     pieces: int | None = None  # micro-batches of a batch, whatever the arguments say
     largest: int | None = None  # samples of a micro-batch, in the same way
     in_float64: bool = False
+    initial: str | None = None  # a file with the weights to begin with, where build itself trains and so rounds
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ class Subject:
         try:
             with arranged(change, at=self.at):
                 trainer = self.build()
-        except DescriptionError:
-            if changes.get("evaluate_every", "") is not None or "schedule" in changes:
+        except Exception as error:
+            if not is_description_error(error) or changes.get("evaluate_every", "") is not None or "schedule" in changes:
                 raise
             changes["schedule"] = None  # one that goes by evaluations, which there are none of here
             with arranged(change, at=self.at):
@@ -85,6 +87,8 @@ class Subject:
             cut = {"update_cycle": arrangement.pieces or 1, "micro_batch_size": arrangement.largest}
             run.micro_batches.plan = replace(run.plan, **cut)
             run.plan.require_no_lonely_sample(run.model)
+        if arrangement.initial is not None:
+            run.model.load_state_dict(torch.load(arrangement.initial, map_location=run.device, weights_only=True))
         if arrangement.in_float64:
             widen(run)
         return trainer
@@ -116,6 +120,11 @@ def examine(
     return Subject(build, min(steps, run.total_steps), origin, at, whose, file), trainer
 
 
+def is_description_error(error: BaseException) -> bool:
+    """Whether an argument does not fit; the command has errors of its own around those."""
+    return isinstance(error, DescriptionError) or isinstance(error.__cause__, DescriptionError)
+
+
 def seeded(build: Callable[..., Trainer], values: Mapping[str, Any]) -> Callable[[], Trainer]:
     """`build` with these values, under the key that `instep train` builds under."""
     seed = values.get("seed")
@@ -129,9 +138,9 @@ def seeded(build: Callable[..., Trainer], values: Mapping[str, Any]) -> Callable
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Inside, nothing warns: what is wrong stands in the proof. Generators and torch's threads are put back."""
+    """Inside, nothing is printed or warned of: what is wrong stands in the proof. Generators and torch's threads are put back."""
     threads = torch.get_num_threads()
-    with warnings.catch_warnings(), keys.fork_rng():
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings(), keys.fork_rng():
         warnings.simplefilter("ignore")
         try:
             yield

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -37,9 +37,7 @@ class Trial:
         self, arrangement: Arrangement, *, before: Callable[[Trainer], object] | None = None, after: After | None = None
     ) -> Record:
         """A new training to its end, recorded. `before` gets the Trainer ahead of it; what it prints is not shown."""
-        with quiet(), ExitStack() as stack:
-            for redirect in (redirect_stdout, redirect_stderr):
-                stack.enter_context(redirect(StringIO()))
+        with quiet(), redirect_stderr(StringIO()), ExitStack() as stack:
             trainer = self.subject.trainer(arrangement)
             if before is not None:
                 before(trainer)
