@@ -214,9 +214,7 @@ def gan() -> Trainer:
 
     optimizers = {name: torch.optim.AdamW(part.parameters(), lr=1e-2) for name, part in models.items()}
     objectives = {"d": real_or_not, "g": fool}
-    return Trainer(
-        models, objective=objectives, optimizer=optimizers, train=numbers(), epochs=3, batch_size=12, progress=False
-    )
+    return Trainer(models, objective=objectives, optimizer=optimizers, train=numbers(), epochs=3, batch_size=12, progress=False)
 
 
 # --- Mistakes

@@ -22,7 +22,7 @@ SEARCHED = 20  # steps of a range test
 def prove_load(trial: Trial) -> Row:
     """The samples that worker processes load, beside those that are loaded here."""
     source = trial.look.feed.train
-    if not is_stream(trial.look) and source.in_memory:  # type: ignore[union-attr]  # a stream has no such thing
+    if not is_stream(trial.look) and source.in_memory:
         return Row("load", "", "does not apply", meaning="the training data is in memory, and no worker loads it.")
     workers = 1 if is_stream(trial.look) else 2
     words = f"num_workers={workers}, beside 0"

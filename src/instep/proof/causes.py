@@ -12,7 +12,6 @@ from instep.data.copies import copied
 from instep.data.loading.sample_trial import SampleTrial
 from instep.data.position import Position
 from instep.data.sources.samples import Samples
-from instep.data.sources.stream import Stream
 from instep.data.sources.target import Targeted
 from instep.data.sources.view import View
 from instep.proof.record import Difference, digest
@@ -159,7 +158,7 @@ def _samples_of(run: Run) -> Samples | None:
     source: Any = run.feed.train
     while isinstance(source, View | Targeted):
         source = source.source
-    return source if isinstance(source, Samples) and not isinstance(source, Stream) else None
+    return source if isinstance(source, Samples) else None
 
 
 def _loaded_twice(run: Run, samples: Samples) -> str:

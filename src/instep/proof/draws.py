@@ -7,6 +7,7 @@ does not come from random numbers.
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -25,7 +26,7 @@ class Draws(TorchDispatchMode):
     """Notes the random operations; with `is_fixed` they all give the same value."""
 
     def __init__(self, model: nn.Module, *, is_fixed: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.where: dict[str, str] = {}  # by the name of a module: its kind, or the user's line
         self._names: Mapping[nn.Module, str] = {module: name for name, module in model.named_modules()}
         self._stack: list[nn.Module] = []
@@ -69,11 +70,11 @@ class Draws(TorchDispatchMode):
 
 def user_line(frame: FrameType | None = None) -> str:
     """The innermost line of the user's own code that is running: `train.py:35`; "" where there is none."""
-    frame = frame or sys._getframe(1)
-    while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename.replace(chr(92), '/').rpartition('/')[2]}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]  # None ends it
+    at: FrameType | None = frame or sys._getframe(1)
+    while at is not None:
+        if is_user_file(at.f_code.co_filename):
+            return f"{Path(at.f_code.co_filename).name}:{at.f_lineno}"
+        at = at.f_back
     return ""
 
 

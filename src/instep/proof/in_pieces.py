@@ -150,7 +150,7 @@ class Case:
                     stack.callback(norm.train, norm.training)
                     norm.eval()
                     if not norm.track_running_stats:
-                        norm.forward = _unchanged  # type: ignore[method-assign]
+                        norm.forward = _unchanged
                         stack.callback(norm.__dict__.pop, "forward")
             if DRAWS not in active:
                 stack.enter_context(Draws(self.model, is_fixed=True))

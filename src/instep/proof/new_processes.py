@@ -18,14 +18,14 @@ PROCESSES = 2  # that share a training
 class NewProcesses:
     """The trainings in new processes: one after the other, beside what is tried in this one."""
 
-    def __init__(self, trial: Trial, promises: Collection[str]) -> None:
+    def __init__(self, trial: Trial, promises: Collection[str], *, is_wanted: bool) -> None:
         self._trial = trial
         self._started: list[Child] = []
         self._is_over = False
         self._failure = ""  # of the new process
         self._pool = ThreadPoolExecutor(max_workers=1)
         subject = trial.subject
-        self.has_any = subject.origin is not None
+        self.has_any = subject.origin is not None and is_wanted
         if not self.has_any:
             return
         is_stopped = "interrupt" in promises and subject.steps > 1

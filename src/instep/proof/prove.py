@@ -94,7 +94,8 @@ def prove_subject(
             subject, trainer = examine(build, steps, origin, whose, file)
         name = ["repeat"]
         trial = Trial(subject, trainer.run, Path(folder), lambda words: tell(name[0], words) if tell else None)
-        processes = NewProcesses(trial, asked)
+        in_others = promises is None or bool({"repeat", *ELSEWHERE} & set(promises))
+        processes = NewProcesses(trial, asked, is_wanted=in_others)
         try:
             rows: dict[str, Row] = {}
             for name[0], check in _order(trial, processes, asked):

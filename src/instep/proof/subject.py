@@ -84,8 +84,7 @@ class Subject:
                 trainer = self.build()
         run: Run = trainer.run
         if arrangement.pieces is not None or arrangement.largest is not None:
-            cut = {"update_cycle": arrangement.pieces or 1, "micro_batch_size": arrangement.largest}
-            run.micro_batches.plan = replace(run.plan, **cut)
+            run.micro_batches.plan = replace(run.plan, update_cycle=arrangement.pieces or 1, micro_batch_size=arrangement.largest)
             run.plan.require_no_lonely_sample(run.model)
         if arrangement.initial is not None:
             run.model.load_state_dict(torch.load(arrangement.initial, map_location=run.device, weights_only=True))
