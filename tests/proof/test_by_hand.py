@@ -23,7 +23,7 @@ def test_a_plain_loss_splits() -> None:
 
 
 def test_the_cause_is_named() -> None:
-    def tokens(model: nn.Module, batch: Any) -> Tensor:
+    def tokens(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         mask = batch[0] != 0
         return (F.cross_entropy(model(batch[0]), batch[1], reduction="none") * mask).sum() / mask.sum()
 

@@ -223,7 +223,7 @@ def gan() -> Trainer:
 def token_mean() -> Trainer:
     """A mean over tokens that does not say how many."""
 
-    def objective(model: nn.Module, batch: Any) -> Tensor:
+    def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         losses = F.cross_entropy(model(batch[0]), batch[1], reduction="none")
         mask = batch[0] != 0
         return (losses * mask).sum() / mask.sum()

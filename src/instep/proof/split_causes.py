@@ -1,7 +1,7 @@
 """Why a split changes an update: found by taking one thing after the other away, on the very batch."""
 
-import inspect
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -288,6 +288,4 @@ def line_of(function: Any) -> str:
     code = getattr(function, "__code__", None)
     if code is None or not is_user_file(code.co_filename):
         return ""
-    return (
-        f"{inspect.getsourcefile(function) or code.co_filename}".replace("\\", "/").rpartition("/")[2] + f":{code.co_firstlineno}"
-    )
+    return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
