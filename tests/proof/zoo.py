@@ -292,8 +292,8 @@ class Named(Shaken):
 
     def __init__(self) -> None:
         super().__init__()
-        names = [f"class {label}" for label in self.y.tolist()]
-        self.numbers = {name: number for number, name in enumerate(set(names))}
+        names = [f"kind {place}" for place in range(N)]
+        self.numbers = {name: number % CLASSES for number, name in enumerate(set(names))}
         self.y = torch.tensor([self.numbers[name] for name in names])
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:

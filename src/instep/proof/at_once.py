@@ -1,4 +1,4 @@
-"""Promises 4 to 7 in this process: load, observe, tune, overflow: the same training with something around it."""
+"""Promises 4 to 6 in this process: load, observe, tune: the same training with something around it."""
 
 import random
 from typing import Any
@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from instep.errors import InstepError
-from instep.loop.objective import Objective
 from instep.proof.causes import find_causes, of_observing
 from instep.proof.record import Difference, Trainer, compare, same, state_of, weights_apart
 from instep.proof.result import Cause, Row
 from instep.proof.subject import Arrangement, is_description_error, is_stream, quiet
-from instep.proof.trial import Trial, first_line
+from instep.proof.trial import Trial
 from instep.records import Update
-from instep.run.run import Run
 
 SEARCHED = 20  # steps of a range test
 
@@ -135,46 +132,3 @@ def prove_tune(trial: Trial) -> Row:
         return Row("tune", words, "differs", size, f"The search left a trace in {', '.join(moved[:4])}.")
     holds = "afterwards everything is as before, and the training is the same."
     return trial.judge("tune", words, other, holds, lambda found: find_causes(trial, found))
-
-
-# --- Overflow
-
-
-def prove_overflow(trial: Trial) -> Row:
-    """A memory that holds half a batch, beside micro-batches of that size from the start."""
-    plan = trial.look.plan
-    samples = min(plan.batch_size, plan.samples)
-    if samples // 2 < max(plan.fewest, 1) or samples < 2:
-        return Row("overflow", "", "does not apply", meaning=f"a batch of {samples} cannot be split in two.")
-    room = -(-samples // 2)
-    words = f"a memory for {room} samples"
-    trial.tell(words)
-    whole = {"update_cycle": 1, "micro_batch_size": None}
-    one = trial.train(Arrangement(whole, largest=room))
-    split = Arrangement({**whole, "on_out_of_memory": "split"})
-    try:
-        other = trial.train(split, before=lambda trainer: _pretend_memory(trainer.run, room))
-    except InstepError as error:
-        return Row("overflow", words, "does not apply", meaning=first_line(error))
-    holds = (
-        "the update that did not fit was made again from its start: as with micro_batch_size="
-        f"{room} from the start. (The memory was pretended.)"
-    )
-    return trial.judge("overflow", words, other, holds, lambda found: find_causes(trial, found), one=one)
-
-
-def _pretend_memory(run: Run, room: int) -> None:
-    """From now on a forward of more samples fails as a full memory does, after it has drawn numbers and changed buffers."""
-    layout = run.feed.layout
-
-    def around(objective: Objective) -> Objective:
-        def forward(model: Any, batch: Any) -> Any:
-            loss = objective(model, batch)
-            if (layout.size(batch) or 0) > room:
-                raise torch.OutOfMemoryError(f"out of memory: this one was pretended to hold {room} samples")
-            return loss
-
-        return forward
-
-    for stepper in run.steppers:
-        stepper.wrap(around)

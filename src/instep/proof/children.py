@@ -17,10 +17,11 @@ import torch
 
 from instep.errors import InstepError
 from instep.proof.record import Record
-from instep.proof.subject import Subject
+from instep.proof.subject import Origin, Subject
 
 TASK = "INSTEP_PROOF_TASK"  # in the environment of a child: the file that says what to do
 LONGEST_S = 900.0  # that a child may take
+ENDS_S = 10.0  # that it has to end when it is asked to
 _COMMAND = "import sys; from instep.cli import main; sys.exit(main())"
 
 
@@ -55,9 +56,18 @@ class Child:
         try:
             return self.process.wait(LONGEST_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.end()
             raise ChildFailed(f"a process did not end within {LONGEST_S:.0f} s.") from None
+
+    def end(self) -> None:
+        """Have it end: torchrun ends its own processes when it is asked, not when it is killed."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(ENDS_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
 
     def records(self) -> list[Record]:
         """What it recorded, once it has ended well."""
@@ -86,7 +96,8 @@ def start(
     threads = torch.get_num_threads() if processes == 1 else 1
     task = Task(str(folder), subject.steps, subject.at, [dict(one) for one in arrangements], kill_at, threads, values)
     task.write(folder / "task.json")
-    command = [sys.executable, "-P", "-c", _COMMAND, *subject.origin.arguments]
+    arguments, paths = _found_by(subject.origin, folder)
+    command = [sys.executable, "-P", "-c", _COMMAND, *arguments]
     if processes > 1:
         run = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
         command = [*run, "--no-python", *command]
@@ -94,12 +105,22 @@ def start(
     with open(folder / "said.txt", "wb") as said:
         process = subprocess.Popen(
             command,
-            env=inherited | dict(environment or {}) | {TASK: str(folder / "task.json")},
+            env=inherited | paths | dict(environment or {}) | {TASK: str(folder / "task.json")},
             stdout=said,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
     return Child(process, folder)
+
+
+def _found_by(origin: Origin, folder: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The arguments that name build, and what has to be in the environment for it: a package is imported, not loaded by file."""
+    if not origin.imports:
+        return origin.arguments, {}
+    stub = folder / "build_of_proof.py"
+    stub.write_text(f"{origin.imports}\n", encoding="utf-8")
+    paths = os.pathsep.join(str(Path(path or ".").resolve()) for path in sys.path)
+    return ("prove", f"{stub}:{origin.imports.split()[-1]}"), {"PYTHONPATH": paths}
 
 
 _OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")

@@ -7,6 +7,7 @@ from instep.proof.causes import find_causes
 from instep.proof.children import ChildFailed
 from instep.proof.new_processes import NewProcesses, stopping
 from instep.proof.record import Record
+from instep.proof.repeat import find_process_causes
 from instep.proof.result import Row
 from instep.proof.subject import Arrangement, quiet
 from instep.proof.trial import Trial
@@ -24,7 +25,8 @@ def prove_interrupt(trial: Trial, processes: NewProcesses) -> Row:
     try:
         return _judge(trial, words, processes.resumed())
     except ChildFailed as error:
-        return Row("interrupt", words, "fails", meaning=f"The run could not be resumed: {error}")
+        causes = find_process_causes(trial, only_seen=True)
+        return Row("interrupt", words, "fails", meaning=f"The run could not be resumed: {error}", causes=causes)
 
 
 def _in_this_process(trial: Trial, stop: int, folder: dict[str, Any]) -> Row:

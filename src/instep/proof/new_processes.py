@@ -83,8 +83,7 @@ class NewProcesses:
         """End those that are still at work."""
         self._is_over = True
         for child in self._started:
-            if child.process.poll() is None:
-                child.process.kill()
+            child.end()
         self._pool.shutdown()
 
 

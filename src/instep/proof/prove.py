@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import DescriptionError
-from instep.proof.at_once import prove_load, prove_observe, prove_overflow, prove_tune
+from instep.proof.at_once import prove_load, prove_observe, prove_tune
 from instep.proof.child import task_of_child
 from instep.proof.interrupt import prove_interrupt
 from instep.proof.new_processes import NewProcesses
+from instep.proof.overflow import prove_overflow
 from instep.proof.plain import prove_plain
 from instep.proof.record import Trainer
 from instep.proof.repeat import repeat_elsewhere, repeat_here
@@ -146,7 +148,9 @@ def origin_of(build: Callable[..., Trainer], values: Mapping[str, Any]) -> Origi
     name = getattr(function, "__qualname__", "")
     if not Path(file).is_file() or not name.isidentifier() or Path(file).suffix != ".py":
         return None
-    return Origin(("prove", f"{Path(file).resolve()}:{name}"), dict(values))
+    module = getattr(function, "__module__", "")
+    is_inside = bool(getattr(sys.modules.get(module), "__package__", ""))  # of a package: it may import relatively
+    return Origin(("prove", f"{Path(file).resolve()}:{name}"), dict(values), f"from {module} import {name}" if is_inside else "")
 
 
 def _file_of(build: Callable[..., Trainer]) -> str:

@@ -34,15 +34,15 @@ def repeat_elsewhere(trial: Trial, processes: NewProcesses) -> Row:
     try:
         other = processes.again()
     except ChildFailed as error:
-        return Row("repeat", words, "fails", meaning=f"In a new process: {error}", causes=_of_new_process(trial))
+        return Row("repeat", words, "fails", meaning=f"In a new process: {error}", causes=find_process_causes(trial))
     found = compare(trial.baseline, other, history=True)
     if found is not None:
         meaning = f"Twice here it is the same; in a new process {found} is the first to differ."
-        return Row("repeat", words, "differs", found.size, meaning, _of_new_process(trial))
+        return Row("repeat", words, "differs", found.size, meaning, find_process_causes(trial))
     return Row("repeat", words, "bitwise", meaning="the run depends on nothing but its description.")
 
 
-def _of_new_process(trial: Trial) -> tuple[Cause, ...]:
+def find_process_causes(trial: Trial, *, only_seen: bool = False) -> tuple[Cause, ...]:
     """Whether it is the hash seed: new processes with the same one agree, with others they do not."""
     seeds = ("1", "1", "2", "3")
     started = [
@@ -56,8 +56,10 @@ def _of_new_process(trial: Trial) -> tuple[Cause, ...]:
             continue
         left.append(None)
     same = [record is not None and left[0] is not None and compare(left[0], record) is None for record in left[1:]]
-    calls = process_calls(trial)
-    return (of_process(calls, by_hash=same[0] and not all(same), lines=list(set_lines(trial))),)
+    calls, by_hash = process_calls(trial), same[0] and not all(same)
+    if not by_hash and not calls and only_seen:
+        return ()
+    return (of_process(calls, by_hash=by_hash, lines=list(set_lines(trial))),)
 
 
 def set_lines(trial: Trial) -> Iterator[str]:

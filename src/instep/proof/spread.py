@@ -1,29 +1,20 @@
-"""Promise 3, spread: real processes under torchrun, beside one process that makes the same micro-batches.
-
-Judged in float64, where rounding stays small over all updates: the gradient of the first update by the bound of a split, losses
-and weights after more of them by a wider one.
-"""
+"""Promise 3, spread: real processes under torchrun, beside one process that makes the same micro-batches."""
 
 import contextlib
-from typing import Any
-
-import torch
 
 from instep.proof import children
 from instep.proof.causes import find_causes
 from instep.proof.children import ChildFailed
+from instep.proof.exact import measure_apart
 from instep.proof.new_processes import PROCESSES, NewProcesses, spread_arrangements, too_small
-from instep.proof.record import Difference, Record, apart, gradients_apart, weights_apart
+from instep.proof.record import Difference, Record
+from instep.proof.repeat import find_process_causes
 from instep.proof.result import Cause, Row
-from instep.proof.split import BOUNDS, case_of, name_of, own_dtype
+from instep.proof.split import BOUNDS, case_of, own_dtype
 from instep.proof.split_causes import find_state_cause
 from instep.proof.subject import Arrangement, quiet, rounds_to
 from instep.proof.trial import Trial
 from instep.text import listed
-
-DRIFT = 1e-6  # of losses and buffers after some updates in float64: rounding grows from one to the next
-DRIFT_WEIGHTS = 1e-4
-DRIFT_OWN = 5e-2  # of losses where there is no float64
 
 
 def prove_spread(trial: Trial, processes: NewProcesses) -> Row:
@@ -49,57 +40,34 @@ def prove_spread(trial: Trial, processes: NewProcesses) -> Row:
     if not found:
         if failure.startswith("DescriptionError"):
             return Row("spread", words, "does not apply", meaning=failure.partition(": ")[2])
-        return Row("spread", words, "fails", meaning=failure)
-    return _compared(trial, words, alone, found, own_dtype(trial.look))
+        return Row("spread", words, "fails", meaning=failure, causes=find_process_causes(trial, only_seen=True))
+    return _compared(trial, words, alone, found)
 
 
-def _compared(trial: Trial, words: str, alone: list[Record], found: list[Record], own: torch.dtype) -> Row:
-    is_wide = len(alone) > 1 and len(found) > 1
-    one, other = (alone[-1], found[-1]) if is_wide else (alone[0], found[0])
-    judged_in = torch.float64 if is_wide else own
-    bound, limit = BOUNDS[judged_in], DRIFT if judged_in is torch.float64 else DRIFT_OWN
-    worst, tensor = gradients_apart(one.first_gradients, other.first_gradients)
-    shown = gradients_apart(alone[0].first_gradients, found[0].first_gradients)[0]
-    common: dict[str, Any] = {"measured": {name_of(own): shown, name_of(judged_in): worst}, "bound": bound}
-    losses, weights, buffers = _losses_apart(one, other), weights_apart(one.state, other.state), _buffers_apart(one, other)
-    said = f"{rounds_to(worst)} in {name_of(judged_in)}, bound {rounds_to(bound)}"
-    if _take_others(one, other):
-        causes = tuple(find_causes(trial, Difference("samples", "", None, weights)))
-        return Row("spread", words, "differs", weights, "the processes take other samples.", causes, **common)
-    if worst > bound or losses > limit or (judged_in is torch.float64 and weights > DRIFT_WEIGHTS):
-        causes = tuple(find_causes(trial, Difference("gradient", tensor, 0, worst)) or _of_state(trial, bound))
-        meaning = f"The gradient of the first update ({tensor}) differs by {said}; losses by {rounds_to(losses)}: no rounding."
-        return Row("spread", words, "differs", max(worst, losses), meaning, causes, **common)
-    if buffers:
-        meaning, cause = f"Weights are equal ({said}), buffers are not.", _of_buffers(list(buffers))
-        return Row("spread", words, "differs", max(buffers.values()), meaning, (cause,), **common)
+def _compared(trial: Trial, words: str, alone: list[Record], found: list[Record]) -> Row:
+    gap = measure_apart(alone, found, own_dtype(trial.look))
+    if _take_others(alone[0], found[0]):
+        causes = tuple(find_causes(trial, Difference("samples", "", None, gap.weights)))
+        return Row("spread", words, "differs", gap.weights, "The processes take other samples.", causes, **gap.measured)
+    if gap.is_beyond:
+        causes = tuple(find_causes(trial, Difference("gradient", gap.tensor, 0, gap.worst)) or _of_state(trial, gap.bound))
+        first = (
+            f"The gradient of the first update ({gap.tensor}) differs by {gap}; losses by {rounds_to(gap.losses)}: no rounding."
+        )
+        return Row("spread", words, "differs", max(gap.worst, gap.losses), first, causes, **gap.measured)
+    if gap.buffers:
+        meaning, cause = f"Weights are equal ({gap}), buffers are not.", _of_buffers(list(gap.buffers))
+        return Row("spread", words, "differs", max(gap.buffers.values()), meaning, (cause,), **gap.measured)
     meaning = (
-        f"processes give the training of an update cycle of as many; the rest is rounding: {said}. For whole batches, see split."
+        f"processes give the training of an update cycle of as many; the rest is rounding: {gap}. For whole batches, see split."
     )
-    return Row("spread", words, "exact", shown, meaning, **common)
+    return Row("spread", words, "exact", gap.shown, meaning, **gap.measured)
 
 
 def _take_others(one: Record, other: Record) -> bool:
     """Whether the samples of the first process are not the first of each batch."""
     pairs = zip(one.steps, other.steps, strict=False)
     return any(mine.indices[: len(theirs.indices)] != theirs.indices for mine, theirs in pairs)
-
-
-def _losses_apart(one: Record, other: Record) -> float:
-    pairs = zip(one.steps, other.steps, strict=False)
-    gaps = [abs(a.losses[name] - b.losses[name]) / (abs(a.losses[name]) or 1.0) for a, b in pairs for name in a.losses]
-    return max(gaps, default=0.0)
-
-
-def _buffers_apart(one: Record, other: Record) -> dict[str, float]:
-    """The buffers that differ by more than rounding, and by how much."""
-    held = {name.partition("/")[2]: value for name, value in one.state.items() if name.startswith("buffers/")}
-    gaps = {name: apart(value, other.state.get(f"buffers/{name}")) for name, value in held.items() if _is_real(value)}
-    return {name: gap for name, gap in gaps.items() if gap > DRIFT}
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and not value.is_complex()
 
 
 def _of_state(trial: Trial, bound: float) -> list[Cause]:

@@ -52,6 +52,7 @@ class Origin:
 
     arguments: tuple[str, ...]
     values: Mapping[str, Any] | None = None  # None: the arguments say them
+    imports: str = ""  # the statement that imports build, where it stands in a package
 
 
 @dataclass(frozen=True)
