@@ -13,6 +13,7 @@ import instep
 from instep import Trainer
 from instep.cli import main
 from instep.errors import DescriptionError
+from instep.proof.causes import nondeterministic_operations
 from instep.proof.result import Cause, Proof, Row
 from instep.proof.subject import rounds_to
 from proof import zoo
@@ -155,3 +156,10 @@ def test_a_proof_as_text_and_html() -> None:
     with pytest.raises(KeyError):
         proof["split"]
     assert [rounds_to(x) for x in (3.2e-8, 0.0, 0.31, 12.0, math.inf)] == ["3e-8", "0", "3e-1", "1e1", "inf"]
+
+
+def test_what_torch_calls_nondeterministic_is_named() -> None:
+    place = torch.tensor([0, 1])
+    assert nondeterministic_operations(lambda: torch.zeros(3).put_(place, torch.ones(2))) == ["put_"]
+    assert nondeterministic_operations(lambda: torch.zeros(3).add_(1)) == []
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -67,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
             tell=display.tell,
             done=display.done,
         )
-    display.clear()
+    display.end()
     print(in_terminal(proof), file=sys.stderr if to_stdout else sys.stdout)
     if own.json is not None:
         _write(own.json, proof.to_record())
@@ -93,6 +93,13 @@ class Display:
         seconds = paint(f"{row.seconds:5.1f} s", "dim")
         self._stream.write(f"{seconds}  {row.promise:<10} {row.result}\n")
         self._stream.flush()
+
+    def end(self) -> None:
+        """Leave a line between this and what follows."""
+        self.clear()
+        if self._is_live:
+            self._stream.write("\n")
+            self._stream.flush()
 
     def clear(self) -> None:
         if self._is_live:

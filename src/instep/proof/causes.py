@@ -194,7 +194,7 @@ def _of_forward(run: Run) -> list[Cause]:
     with case_of(run, run.leader) as case:
         one, other = case.gradient(1), case.gradient(1)
         repeats = torch.equal(one.vector, other.vector) and one.values == other.values
-        named = _nondeterministic(lambda: case.gradient(1))
+        named = nondeterministic_operations(lambda: case.gradient(1))
     if named:
         return [
             Cause(
@@ -208,7 +208,7 @@ def _of_forward(run: Run) -> list[Cause]:
     return [] if repeats else [of_unsteady(case, one, other)]
 
 
-def _nondeterministic(compute: Any) -> list[str]:
+def nondeterministic_operations(compute: Any) -> list[str]:
     """The operations that torch warns of in its deterministic mode."""
     enabled, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
