@@ -79,7 +79,7 @@ class Stepper:
         self._switched_off: list[Tensor] = []
         self.keys_each_piece = processes > 1  # of which most have no micro-batch with the offset 0
         self._is_first, self._is_said = False, False
-        self.batch: Batch | None = None  # of its present turn, or its last
+        self._batch: Batch | None = None  # of its present turn, or its last
         self._first_keys: list[int] = []  # of whole batches, for KEYS_AHEAD steps from this one on
         self._first_keyed = 0
 
@@ -99,7 +99,7 @@ class Stepper:
     def turn(self, batch: Batch, step: int) -> "Stepper":
         """Its part of an update, to be entered: its learning rate is in, what is not its own takes no gradient."""
         self.step = step
-        self.batch = batch
+        self._batch = batch
         self.drive.before_update(self.made)
         if self._beside is not None:
             self._leave_others(self._beside)
@@ -108,15 +108,15 @@ class Stepper:
     @contextmanager
     def looking(self, batch: Batch, step: int) -> Iterator[None]:
         """Inside, its objective may be called as in an update, only to look: the learning rate stays, nothing is counted."""
-        before = self.step, self.batch
-        self.step, self.batch = step, batch
+        before = self.step, self._batch
+        self.step, self._batch = step, batch
         if self._beside is not None:
             self._leave_others(self._beside)
         try:
             with self:
                 yield
         finally:
-            self.step, self.batch = before
+            self.step, self._batch = before
 
     def _leave_others(self, model: nn.Module) -> None:
         own = {p for group in self.optimizer.param_groups for p in group["params"]}
@@ -131,8 +131,8 @@ class Stepper:
         for parameter in self._switched_off:
             parameter.requires_grad_(True)
         self._switched_off = []
-        if isinstance(error, (MemoryError, InstepError, *EXPLAINED)) and self.batch is not None:
-            placed = self.error_place.find(error, self.batch, self.name, self._objective)
+        if isinstance(error, (MemoryError, InstepError, *EXPLAINED)) and self._batch is not None:
+            placed = self.error_place.find(error, self._batch, self.name, self._objective)
             if placed is not None:
                 raise placed from placed.__cause__
 
@@ -141,9 +141,9 @@ class Stepper:
         try:
             self.cycle.settle()
         except NonFiniteLoss as error:
-            if self.batch is None:
+            if self._batch is None:
                 raise
-            raise self.error_place.find_late(error, self.batch, self.every, self.name) from None
+            raise self.error_place.find_late(error, self._batch, self.every, self.name) from None
 
     def expected_count(self, batch: Batch) -> float | None:
         """What the micro-batches of a batch should count together; None where nobody knows, or there is one."""
