@@ -24,9 +24,9 @@ def assert_same_thing_twice(name: str) -> None:
 
 DATA = "Order class_balanced cutmix digits folds image_folder mixup on pad pieces source weighted".split()  # noqa: SIM905
 PUBLIC = """
-    BatchSizeSearch Cycles Evaluation History Loss OneCycle RangeTest Replay StepResult SweepResult Trainer Update UpdateCycle
-    accuracy data errors evaluating freeze frozen graph keys load_classic load_model param_groups preview replay save_classic
-    save_model schedules sweep unfreeze watch
+    BatchSizeSearch Cycles Evaluation History Loss OneCycle Proof RangeTest Replay StepResult SweepResult Trainer Update
+    UpdateCycle accuracy data errors evaluating freeze frozen graph keys load_classic load_model param_groups preview prove
+    prove_resume prove_update_cycle replay save_classic save_model schedules sweep unfreeze watch
 """.split()  # noqa: SIM905
 
 

@@ -20,6 +20,7 @@ BUILDS = {
     "sweep",
     "profile",
     "bench",
+    "prove",
     "preview",
     "graph",
 }  # have the options of a file's build() too

@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from instep.optim.freeze import frozen as frozen
     from instep.optim.freeze import unfreeze as unfreeze
     from instep.optim.groups import param_groups as param_groups
+    from instep.proof.by_hand import prove_resume as prove_resume
+    from instep.proof.by_hand import prove_update_cycle as prove_update_cycle
+    from instep.proof.prove import prove as prove
     from instep.proof.replay import Replay as Replay
     from instep.proof.replay import replay as replay
+    from instep.proof.result import Proof as Proof
     from instep.records import Evaluation as Evaluation
     from instep.records import StepResult as StepResult
     from instep.records import Update as Update
@@ -51,6 +55,7 @@ _HOME = {
     "History": "instep.run.history",
     "Loss": "instep.loop.objective",
     "OneCycle": "instep.schedules",
+    "Proof": "instep.proof.result",
     "RangeTest": "instep.tuning.range_test",
     "Replay": "instep.proof.replay",
     "SweepResult": "instep.integrations.sweep.result",
@@ -69,6 +74,9 @@ _HOME = {
     "load_model": "instep.checkpoint.interchange",
     "param_groups": "instep.optim.groups",
     "preview": "instep.report.preview",
+    "prove": "instep.proof.prove",
+    "prove_resume": "instep.proof.by_hand",
+    "prove_update_cycle": "instep.proof.by_hand",
     "replay": "instep.proof.replay",
     "save_classic": "instep.checkpoint.classic",
     "save_model": "instep.checkpoint.interchange",
@@ -85,6 +93,7 @@ __all__ = [
     "History",
     "Loss",
     "OneCycle",
+    "Proof",
     "RangeTest",
     "Replay",
     "StepResult",
@@ -104,6 +113,9 @@ __all__ = [
     "load_model",
     "param_groups",
     "preview",
+    "prove",
+    "prove_resume",
+    "prove_update_cycle",
     "replay",
     "save_classic",
     "save_model",

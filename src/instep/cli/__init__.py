@@ -22,6 +22,7 @@ COMMANDS = {
     "sweep": "train a file many times with other parameters, and find the best",
     "profile": "show where the time of an update goes, and what would help",
     "bench": "compare the speed of what a file describes with a plain loop",
+    "prove": "check on what a file describes that how it is run changes nothing",
     "doctor": "watch a training script and name its mistakes",
     "preview": "show what the model will see of the data",
     "graph": "show the autograd graph of the loss, and what it keeps in memory",

@@ -132,6 +132,11 @@ class Feed:
                 )
         return given.batch_size * update_cycle * processes
 
+    @property
+    def is_dataloader(self) -> bool:
+        """Whether train was passed as a DataLoader, whose batch is the micro-batch of one process."""
+        return self._train.given is not None
+
     def drop_last(self, asked: bool) -> bool:
         """Whether an epoch's last batch is left out where it is smaller."""
         return asked or (self._train.given is not None and self._train.given.drop_last)

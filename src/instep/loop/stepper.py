@@ -182,6 +182,10 @@ class Stepper:
             self._first_keyed, ahead = self.step, 0
         return self._first_keys[ahead]
 
+    def wrap(self, around: Callable[[Objective], Objective]) -> None:
+        """Put something round its objective, for who looks at each micro-batch or changes it."""
+        self._objective = around(self._objective)
+
     def watch_first_loss(self, *, is_said: bool) -> None:
         """Look at the next loss: what is wrong with it is refused, or said where somebody wrote the objective."""
         self._is_first, self._is_said = True, is_said

@@ -39,7 +39,7 @@ from instep.run.description import Description, description_notes
 from instep.run.folder import CHECKPOINTS
 from instep.run.history import History
 from instep.run.logbook import Logbook, Notices
-from instep.run.options import Options
+from instep.run.options import Options, as_arranged
 from instep.run.run import Run, Show
 from instep.run.state import RunState
 from instep.run.training_state import ModelState
@@ -48,6 +48,7 @@ from instep.text import plural
 
 def assemble(options: Options, show: Show) -> Run:
     """The run that these options describe. What does not fit together is an error here, before the first step."""
+    options = as_arranged(options)
     notices = Notices()
     place = find_place(options)
     data = find_data(options, place)

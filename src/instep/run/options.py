@@ -1,7 +1,12 @@
-"""Options: every argument of a Trainer, once: its type, its default, and whether it decides the result."""
+"""Options: every argument of a Trainer, once: its type, its default, and whether it decides the result.
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+Inside `arranged`, Trainers are made with some of their arguments changed: so a function that builds one need not know of it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,3 +93,42 @@ class Options:
 
 
 NAMES = tuple(f.name for f in fields(Options))
+
+
+class Arranged:
+    """The options of the Trainers that were made inside of `arranged`, in their order."""
+
+    def __init__(self, changes: "Changes", at: int | None) -> None:
+        self.made: list[Options] = []
+        self._changes = changes
+        self._at = at
+
+    def take(self, options: Options) -> Options:
+        is_meant = self._at is None or len(self.made) == self._at
+        changes = self._changes(options) if callable(self._changes) else self._changes
+        self.made.append(replace(options, **changes) if is_meant else options)
+        return self.made[-1]
+
+
+Changes = Mapping[str, Any] | Callable[[Options], Mapping[str, Any]]
+_arranged: ContextVar[Arranged | None] = ContextVar("arranged", default=None)
+
+
+@contextmanager
+def arranged(changes: "Changes", *, at: int | None = None) -> Iterator[Arranged]:
+    """Inside, Trainers are made with these arguments in place of their own; with `at` only that one of them, from 0.
+
+    `changes` may be a function of the options as they were given.
+    """
+    mine = Arranged(changes, at)
+    token = _arranged.set(mine)
+    try:
+        yield mine
+    finally:
+        _arranged.reset(token)
+
+
+def as_arranged(options: Options) -> Options:
+    """The options as `arranged` wants them; outside of it as they are."""
+    arranged = _arranged.get()
+    return options if arranged is None else arranged.take(options)

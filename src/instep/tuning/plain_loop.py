@@ -7,13 +7,14 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from instep.data.inputs import call_model
+from instep.data.loading.loader import Batch
 from instep.errors import DescriptionError
 from instep.loop.objective import Loss, as_loss
 from instep.run.run import Run
@@ -22,8 +23,15 @@ from instep.tuning.rehearsal import require_one_optimizer
 Forward = Callable[[Any, Any], Tensor]  # of a model and a micro-batch
 
 
-def plain_updates(run: Run) -> Generator[None, None, None]:
-    """One update each time the next is asked for, epoch after epoch without end."""
+class PlainUpdate(NamedTuple):
+    """One update of the plain loop: its batch, and the loss of the last of its pieces."""
+
+    batch: Batch
+    loss: Tensor
+
+
+def plain_updates(run: Run, before: Callable[[Batch], object] | None = None) -> Generator[PlainUpdate, None, None]:
+    """One update each time the next is asked for, epoch after epoch without end; `before` is called ahead of each."""
     stepper = run.steppers[0]
     model, optimizer, forward = run.model, stepper.optimizer, run.precision.wrap(_loss_of(run))
     clip, scaler = _clipping(run, optimizer), run.precision.scaler()
@@ -32,6 +40,8 @@ def plain_updates(run: Run) -> Generator[None, None, None]:
     with contextlib.closing(loader):
         for epoch in itertools.count():
             for batch in loader.batches(epoch):
+                if before is not None:
+                    before(batch)
                 pieces = [piece for _, piece in stepper.pieces(batch)]
                 optimizer.zero_grad()
                 for piece in pieces:
@@ -40,7 +50,7 @@ def plain_updates(run: Run) -> Generator[None, None, None]:
                         loss = loss / len(pieces)
                     (loss if scaler is None else scaler.scale(loss)).backward()
                 _step(optimizer, clip, scaler)
-                yield
+                yield PlainUpdate(batch, loss.detach())
 
 
 def require_plain_loop(run: Run) -> None:
