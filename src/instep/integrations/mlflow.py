@@ -94,8 +94,7 @@ class MLflow:
     def _make_run(self, description: Mapping[str, Any]) -> str:
         from mlflow.entities import Param
 
-        git = description.get("git") or {}
-        tags = {"mlflow.source.git.commit": git.get("commit"), "instep.folder": description["folder"], **self._tags}
+        tags = {"mlflow.source.git.commit": description["git"], "instep.folder": description["folder"], **self._tags}
         made = self._client.create_run(
             self._find_experiment(),
             run_name=self._run_name or description["name"],

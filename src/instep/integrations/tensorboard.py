@@ -54,12 +54,14 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self._folder = self._given or Path(description["folder"]) / FOLDER
-        step = min(self._written_up_to(), description["step"])
+        written, resumed = self._written_up_to(), description["step"]
+        step = max(1, min(written, resumed)) if written is not None and resumed else 0
+        is_new = step == 0  # where the pictures stand
         has_files = any(self._folder.glob("events.out.tfevents.*"))
         self._walls = WallTimes(description)
         self._writer = SummaryWriter(str(self._folder), purge_step=step if has_files else None, flush_secs=5)
-        self._write_settings(description, is_new=step == 0)
-        if step == 0:
+        self._write_settings(description, is_new=is_new)
+        if is_new:
             self._write_pictures(description.get("preview"))
             self._write_graph(description.get("graph"), description["title"])
         self._flush(step)
@@ -86,13 +88,13 @@ class TensorBoard:
         (self._folder / MARK).write_text(json.dumps({"step": step, "sizes": sizes}) + "\n", encoding="utf-8")
         self._flushed_s = time.monotonic()
 
-    def _written_up_to(self) -> int:
-        """The step of the last mark; 0 where there is none, or the files that it knows of are not there as a whole."""
+    def _written_up_to(self) -> int | None:
+        """The step of the last mark; None where there is none, or the files that it knows of are not there as a whole."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             mark = json.loads((self._folder / MARK).read_bytes())
             if all((self._folder / name).stat().st_size >= size for name, size in mark["sizes"].items()):
                 return int(mark["step"])
-        return 0
+        return None
 
     # --- Beside the curves
 
@@ -136,12 +138,15 @@ def as_graph_def(graph: GraphRecord, title: str) -> Any:
 
 
 def _name(graph: GraphRecord, node: Node, number: int, title: str) -> str:
-    """Where a node stands: a path of modules, and a last part that no other has."""
-    path = [title]
-    if node.call is not None:
-        path += [part for part in graph.calls[node.call].name.split(".") if part]
-    label = node.label.rpartition(".")[2] if node.kind == "parameter" else node.label
-    return "/".join("".join(c if c.isalnum() or c in "._-" else "_" for c in part) for part in [*path, f"{label}.{number}"])
+    """Where a node stands: a path of modules, and a last part that no other has. What is outside of the model is the loss's."""
+    if node.kind == "parameter":
+        path = [title, *node.label.split(".")]
+    elif node.call is not None:
+        path = [title, *graph.calls[node.call].name.split("."), node.label]
+    else:
+        path = [node.label]
+    words = ["".join(c if c.isalnum() or c in "._-" else "_" for c in part) for part in path if part]
+    return f"{'/'.join(words)}.{number}"
 
 
 def _operation(node: Node) -> str:

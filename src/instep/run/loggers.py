@@ -64,8 +64,8 @@ class RunLoggers:
 
     def __init__(self, loggers: Iterable[Logger]) -> None:
         self._loggers = [require_logger(one) for one in loggers]
-        self._threads: list["LoggerThread"] = []  # of this session
-        self._busy: dict[int, "LoggerThread"] = {}  # those of earlier ones that were not waited for, by their logger
+        self._threads: list[LoggerThread] = []  # of this session
+        self._busy: dict[int, LoggerThread] = {}  # those of earlier ones that were not waited for, by their logger
         self._kept = 0  # rows from before this session
 
     def add(self, loggers: Iterable[Logger]) -> None:
@@ -183,7 +183,7 @@ def numbers_of(row: Row) -> dict[str, float]:
     """The numbers of a row that make curves, by name, with the pace; nothing of a cycle, whose numbers are no curves."""
     if row["kind"] == "cycle":
         return {}
-    left_out = NO_COLUMNS | {"step"}
+    left_out = NO_COLUMNS | ({"step"} if row["kind"] == "update" else {"step", "epoch"})  # an epoch is no second point
     own = {name: value for name, value in row.items() if name not in left_out and isinstance(value, int | float)}
     clock = {name: value for name, value in row.get("clock", {}).items() if name in ("samples_per_s", "waiting", "memory_bytes")}
     return {name: float(value) for name, value in own.items()} | {f"clock/{name}": float(clock[name]) for name in clock}
