@@ -94,15 +94,13 @@ class ExportOptions:
     folder of Hugging Face."""
     output: Annotated[
         Path | None,
-        tyro.conf.arg(
-            aliases=["-o"], metavar="FILE|DIR", help_behavior_hint="(default: model.pt2, model.onnx, … or hf in the run)"
-        ),
+        tyro.conf.arg(aliases=["-o"], metavar="FILE|DIR", help_behavior_hint="(default: model.pt2, … or hf in the run)"),
     ] = None
     """Where to write it."""
     which: rebuild.Which = None
     """The checkpoint whose weights are used: that of the best evaluation, the latest, or that of a step."""
     weights: rebuild.Weights = None
-    """Of a run with ema=: the model's own weights or the averaged ones."""
+    """Of a run with ema= or swa=: the model's own weights or the averaged ones."""
     file: rebuild.File = None
     """The file whose build() makes the Trainer, where it was moved since the run was trained."""
 

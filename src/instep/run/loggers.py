@@ -83,7 +83,7 @@ class RunLoggers:
         """Start all of them. Waits a short while, with the generators put back, so that packages are loaded by then."""
         rows = run.logbook.history.rows
         self._kept = len(rows)
-        if not self._loggers or not run.world.is_first:
+        if not self._loggers or not run.world.is_first or run.is_replay:
             return
         description = _describe(run, rows, is_changed=is_changed)
         if not rows:

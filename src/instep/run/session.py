@@ -43,7 +43,8 @@ class Session:
         if run.state.is_running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
-        run.loggers.require(run.folder)
+        if not run.is_replay:
+            run.loggers.require(run.folder)
         run.train_mode.enter()  # before a checkpoint says in which modes the run goes on
         if run.folder is not None or run.is_replay:
             run.model_state.attributes.begin()  # before a checkpoint or an update changes them
