@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import instep
 from instep import Trainer
 from instep.errors import DescriptionError, Notice
 from instep.run import logger_thread, loggers
@@ -242,3 +243,11 @@ def test_a_missing_package_is_said_before_anything_is_written(name: str, tmp_pat
         trainer.fit()
     assert str(caught.value) == f'loggers="{name}" needs {name}, which is not installed; type: pip install "instep[{name}]"'
     assert not (tmp_path / "run").exists()
+
+
+def test_a_replay_logs_nothing(tmp_path: Path) -> None:
+    make(folder=tmp_path, **VALID).fit()
+    own = Rows()
+    instep.replay(tmp_path, lambda: make(loggers=[own, "csv"], **VALID), step=5)
+    assert own.descriptions == own.rows == own.states == []
+    assert not (tmp_path / "metrics.csv").exists()

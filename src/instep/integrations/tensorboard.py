@@ -19,7 +19,7 @@ from instep.integrations.packages import require_package
 from instep.loop.graph.record import GraphRecord, Node
 from instep.run.loggers import WallTimes, numbers_of, settings_of
 
-FOLDER, MARK = "tensorboard", "tensorboard.json"
+FOLDER, MARK, EVENTS = "tensorboard", "tensorboard.json", "events.out.tfevents.*"
 FLUSH_S = 1.0  # between two times that rows are seen to be on the disk
 
 
@@ -57,9 +57,10 @@ class TensorBoard:
         written, resumed = self._written_up_to(), description["step"]
         step = max(1, min(written, resumed)) if written is not None and resumed else 0
         is_new = step == 0  # where the pictures stand
-        has_files = any(self._folder.glob("events.out.tfevents.*"))
+        files = [path.name for path in self._folder.glob(EVENTS)]
+        _wait_for_later_name(files)
         self._walls = WallTimes(description)
-        self._writer = SummaryWriter(str(self._folder), purge_step=step if has_files else None, flush_secs=5)
+        self._writer = SummaryWriter(str(self._folder), purge_step=step if files else None, flush_secs=5)
         self._write_settings(description, is_new=is_new)
         if is_new:
             self._write_pictures(description.get("preview"))
@@ -84,7 +85,7 @@ class TensorBoard:
     def _flush(self, step: int) -> None:
         """Rows before `step` are in the files now, and outlive this process."""
         self._writer.flush()
-        sizes = {path.name: path.stat().st_size for path in self._folder.glob("events.out.tfevents.*")}
+        sizes = {path.name: path.stat().st_size for path in self._folder.glob(EVENTS)}
         (self._folder / MARK).write_text(json.dumps({"step": step, "sizes": sizes}) + "\n", encoding="utf-8")
         self._flushed_s = time.monotonic()
 
@@ -118,6 +119,14 @@ class TensorBoard:
     def _write_graph(self, graph: GraphRecord | None, title: str) -> None:
         if graph is not None:
             self._writer.file_writer.add_onnx_graph(as_graph_def(graph, title))
+
+
+def _wait_for_later_name(files: list[str]) -> None:
+    """Event files are read in the order of their names, which begin with the second in which they were made."""
+    for _ in range(20):
+        if not any(f".{int(time.time()):010d}." in name for name in files):
+            return
+        time.sleep(0.06)
 
 
 def as_graph_def(graph: GraphRecord, title: str) -> Any:
