@@ -12,6 +12,7 @@ import torch
 
 import instep
 from instep import Trainer
+from instep.cli.bench import bare
 from instep.errors import DescriptionError, Notice
 from instep.run import logger_thread, loggers
 from tiny import X, Y, make, weights
@@ -251,3 +252,10 @@ def test_a_replay_logs_nothing(tmp_path: Path) -> None:
     instep.replay(tmp_path, lambda: make(loggers=[own, "csv"], **VALID), step=5)
     assert own.descriptions == own.rows == own.states == []
     assert not (tmp_path / "metrics.csv").exists()
+
+
+def test_a_comparison_of_speeds_logs_nothing() -> None:
+    own = Rows()
+    for _ in bare(make(loggers=own, **VALID), 3).updates():
+        pass
+    assert own.descriptions == own.rows == []
