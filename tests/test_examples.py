@@ -1,6 +1,7 @@
 """Every example runs as a user runs it, and shows what it claims."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -79,3 +80,11 @@ def test_sklearn_search() -> None:
     assert len(rows) == 4
     width, lr, _ = max(rows, key=lambda row: float(row[2]))
     assert f"best: {{'classifier__lr': {float(lr)}, 'classifier__model__width': {width}}}" in said
+
+
+def test_loggers(tmp_path: Path) -> None:
+    said = run("loggers.py", "--folder", str(tmp_path / "digits")).splitlines()
+    rows = [json.loads(line) for line in said[:-1]]
+    assert [row["accuracy"] > 0.5 for row in rows[:-1]] == [True] * 3
+    assert rows[-1] == {"state": "finished"}
+    assert said[-1].startswith("see also checkpoints, history.jsonl, lock, metrics.csv, run.json in ")

@@ -5,7 +5,7 @@ files. `run.assemble` puts the run together, `run.session` resumes, counts, eval
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
@@ -31,6 +31,7 @@ from instep.report.progress import progress as show_progress
 from instep.run.argument_names import explain_missing, refuse_arguments, refuse_unknown, without_arguments
 from instep.run.assemble import assemble
 from instep.run.history import History
+from instep.run.loggers import Logger
 from instep.run.options import NAMES, Options
 from instep.schedules import OneCycle
 
@@ -100,6 +101,8 @@ class Trainer:
         allow_changes: names of what may differ from the run in the folder, like ("lr",); else a difference is an error.
         init: weights to begin with: a file, a checkpoint or another run.
         log_every: updates between two rows of the history; a row is the mean over the updates since the one before.
+        loggers: where the rows go beside the history: "tensorboard", "mlflow", "wandb", "trackio", "csv", an object with start(),
+            log() and finish(), or several of them. They change nothing of the result.
         progress: False shows nothing while training; True and None show a bar in a terminal or a notebook, and lines elsewhere.
     Computing:
         device: "auto" is the accelerator that torch finds, else the CPU; or a torch.device or its name.
@@ -179,6 +182,7 @@ class Trainer:
         on_nonfinite: OnNonFinite = "stop",
         on_out_of_memory: OnOutOfMemory = "raise",
         log_every: int = 50,
+        loggers: Logger | str | Iterable[Logger | str] = (),
         progress: bool | None = None,
         doctor: bool = False,
         **unknown: Any,
@@ -194,7 +198,8 @@ class Trainer:
             checkpoint_every=checkpoint_every, keep=keep, keep_best=keep_best, save_frozen=save_frozen,
             allow_changes=allow_changes, init=init, device=device, precision=precision, compile=compile,
             deterministic=deterministic, shard=shard, sync_batchnorm=sync_batchnorm, timeout_s=timeout_s,
-            on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every, progress=progress, doctor=doctor,
+            on_nonfinite=on_nonfinite, on_out_of_memory=on_out_of_memory, log_every=log_every,
+            loggers=_find_loggers(loggers), progress=progress, doctor=doctor,
         ), show_progress)  # fmt: skip
 
     # --- The loop
@@ -497,3 +502,12 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         return self.run.state.total_steps
+
+
+def _find_loggers(given: Logger | str | Iterable[Logger | str]) -> tuple[Logger, ...]:
+    """Loggers by their names; most runs have none."""
+    if given == ():
+        return ()
+    from instep.integrations.logger_names import find_loggers
+
+    return find_loggers(given)

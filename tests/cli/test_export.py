@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from cli.recorded import trained
 from cli.said import BUILD, Instep
@@ -22,6 +24,7 @@ class Net(nn.Module):
         return self.b(self.drop(torch.relu(self.norm(self.a(x)))))
 
 """
+NORM = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 STRANGER = """
 import sys, json
 import numpy as np, torch
@@ -100,6 +103,49 @@ def test_a_model_that_cannot_be_exported_says_why(instep: Instep, forward: str, 
     assert not (run / "model.pt2").exists()
 
 
-def test_another_ending_is_refused(instep: Instep) -> None:
-    said = instep("export", "runs/my", "-o", "model.onnx")
-    assert (said.code, said.err) == (2, "instep: model.onnx does not end in .pt2; say -o model.pt2\n")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            "-o model.h5",
+            "does not say which format it is to have; end it in one of .pt2, .onnx, .pt, .pth, .safetensors",
+        ),
+        ("--to pt2 -o model.onnx", "model.onnx does not end in .pt2; say -o model.pt2\n"),
+        ("--to state_dict -o model.bin", "model.bin does not end in .pt; say -o model.pt\n"),
+        ("--to keras", "invalid choice 'keras'"),
+    ],
+)
+def test_another_ending_is_refused(instep: Instep, options: str, words: str) -> None:
+    said = instep("export", "runs/my", *options.split())
+    assert said.code == 2
+    assert said.err.startswith("instep: ")
+    assert words in said.err
+
+
+def test_onnx_without_its_packages_says_what_to_install(instep: Instep) -> None:
+    if find_spec("onnx") is not None:
+        pytest.skip("onnx is installed")
+    said = instep("export", "runs/my", "--to", "onnx")
+    words = 'instep: an export to ONNX needs onnx, which is not installed; type: pip install "instep[onnx]"\n'
+    assert (said.code, said.err) == (2, words)
+
+
+def test_the_weights_alone(instep: Instep, folder: Path) -> None:
+    """As PyTorch users load them: by torch.load with weights_only, and by safetensors."""
+    written()
+    run = trained(instep)
+    said = instep("export", str(run), "--to", "state_dict")
+    use = "load it with model.load_state_dict(torch.load('runs/my/model.pt', weights_only=True))"
+    assert (said.code, said.err) == (0, "")
+    assert " ".join(said.out.split()).endswith(use)
+    assert instep("export", str(run), "-o", "w.safetensors").code == 0
+    assert instep("export", str(run), "-o", "w.pth", "--which", "2").code == 0
+    state = torch.load(run / "model.pt", weights_only=True)
+    best = load_file(Path("w.safetensors"))
+    assert list(state) == ["a.weight", "a.bias", *(f"norm.{name}" for name in NORM), "b.weight", "b.bias"]
+    assert state.keys() == best.keys()
+    assert all(torch.equal(state[name], best[name]) for name in state)
+    step = next((run / "checkpoints").glob("step-00000002"))
+    early, kept = torch.load("w.pth", weights_only=True), load_file(step / "model.safetensors")
+    assert all(torch.equal(early[name], kept[name]) for name in early)
+    assert sorted(os.listdir(folder)) == ["my.py", "runs", "w.pth", "w.safetensors"]

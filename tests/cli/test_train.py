@@ -215,6 +215,19 @@ def test_progress_can_be_switched_off(instep: Instep) -> None:
     assert (both.code, both.err) == (2, "instep: --progress and --no-progress say the opposite; leave one out.\n")
 
 
+@pytest.mark.usefixtures("build_file")
+def test_loggers_by_name(instep: Instep) -> None:
+    said = instep("train", "--logger", "csv", "my.py", "--epochs", "1")
+    assert said.code == 0
+    rows = Path("runs/my/metrics.csv").read_text().splitlines()
+    assert rows[0].startswith("kind,step,epoch,loss,lr,")
+    assert [row.split(",")[0] for row in rows[1:]] == ["update", "evaluation"]
+    assert instep("evaluate", "runs/my").code == 0  # which builds it again
+    unknown = instep("train", "my.py", "--new", "--logger", "tensorbord")
+    assert (unknown.code, unknown.err) == (2, "instep: no logger is called 'tensorbord'; did you mean 'tensorboard'?\n")
+    assert not Path("runs/my-2").exists()
+
+
 # --- The command line
 
 
@@ -231,6 +244,7 @@ def test_progress_can_be_switched_off(instep: Instep) -> None:
         ("--lr 3", None, "--lr 3"),
         ("--json --lr 3", None, "--json --lr 3"),
         ("--folder", None, "--folder"),
+        ("--logger csv --logger=wandb my.py", "my.py", "--logger csv --logger=wandb"),
     ],
 )
 def test_the_file_is_found_between_the_options(arguments: str, target: str | None, rest: str) -> None:

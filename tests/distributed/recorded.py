@@ -28,6 +28,7 @@ def recorded(trainer: Trainer) -> dict[str, Any]:
             {name: value for name, value in row.items() if name != "clock"} for row in history.rows if row["kind"] == "evaluation"
         ],
         "step": trainer.step,
+        "logged": [call for logger in trainer.run.options.loggers for call in getattr(logger, "calls", ())],
         "average": {} if trainer.ema is None else dict(trainer.ema.module.state_dict()),
     }
 

@@ -107,8 +107,24 @@ def class_weights(cycle: int) -> Trainer:
     )
 
 
+class KeptRows:
+    """A logger that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def start(self, description: Any) -> None:
+        self.calls.append("start")
+
+    def log(self, row: Any) -> None:
+        self.calls.append(row["kind"])
+
+    def finish(self, state: str) -> None:
+        self.calls.append(state)
+
+
 def everything_on(cycle: int) -> Trainer:
-    """Clipping, penalties, an average, validation with a metric, early stopping."""
+    """Clipping, penalties, an average, validation with a metric, early stopping, a logger."""
     model = VECTORS.build(seed=1)
     return trainer(
         model=model,
@@ -124,6 +140,7 @@ def everything_on(cycle: int) -> Trainer:
         patience=1,
         restore_best=True,
         monitor="valid/a/loss",
+        loggers=KeptRows(),
     )
 
 

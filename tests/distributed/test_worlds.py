@@ -56,6 +56,14 @@ def test_all_processes_have_the_same_bits(name: str, size: int, world: Worlds) -
         assert all(torch.equal(other["weights"][key], first["weights"][key]) for key in first["weights"])
 
 
+@sizes("everything_on")
+def test_one_process_logs(size: int, world: Worlds, alone: Alone) -> None:
+    first, *others = [found["logged"] for found in world(size)["everything_on"]]
+    assert first == alone(EXACT["everything_on"], 2 * size)["logged"]
+    assert (first[0], first[-1]) == ("start", "stopped")
+    assert others == [[]] * (size - 1)
+
+
 @sizes("other_data", "other_seed", "other_model")
 @pytest.mark.parametrize(
     ("name", "words"),

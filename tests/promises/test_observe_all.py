@@ -40,6 +40,23 @@ def trainer_of(**options: Any) -> Trainer:
     )
 
 
+class Loud:
+    """A logger that draws and seeds when it starts, looks at the data and the graph, and fails at each row."""
+
+    wants = ("preview", "graph")
+
+    def start(self, description: Any) -> int:
+        assert description["preview"].sets
+        assert description["graph"].nodes
+        random.seed(1), np.random.seed(2), torch.manual_seed(3)
+        return random.randrange(1)
+
+    def log(self, row: Any) -> None:
+        raise OSError("full")
+
+    def finish(self, state: str) -> None: ...
+
+
 def test_all_views_together_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lean = trainer_of(**LEAN)
     lean.fit()
@@ -52,6 +69,7 @@ def test_all_views_together_change_no_bit(tmp_path: Path, monkeypatch: pytest.Mo
         checkpoint_every=2,
         log_every=1,
         doctor=True,
+        loggers=["csv", Loud()],
     )
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.chdir(tmp_path)
@@ -65,6 +83,7 @@ def test_all_views_together_change_no_bit(tmp_path: Path, monkeypatch: pytest.Mo
     assert "\x1b[2K" in written(), "progress was not drawn"
     assert (tmp_path / "runs" / "a" / "report.html").stat().st_size > 10_000
     assert watched.history.evaluations
+    assert (tmp_path / "runs" / "a" / "metrics.csv").read_text().count("\n") == 1 + len(watched.history)
     assert_equal(lean.model.state_dict(), watched.model.state_dict())
 
 

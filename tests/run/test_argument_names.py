@@ -19,7 +19,7 @@ per_device_train_batch_size per_device_eval_batch_size train_batch_size eval_bat
 evaluation_strategy save_strategy save_steps logging_steps logging_dir compute_metrics data_collator load_best_model_at_end
 metric_for_best_model greater_is_better resume_from_checkpoint resume ckpt_path warmup_steps warmup_ratio lr_scheduler_type
 dataloader_num_workers ema_decay use_ema enable_progress_bar disable_tqdm fast_dev_run limit_train_batches limit_val_batches
-logger loggers strategy report_to valid_data valid_dl train_dl valid_dataset val_dataset verbose class_weight
+logger strategy report_to mlflow use_wandb log_with valid_data valid_dl train_dl valid_dataset val_dataset verbose class_weight
 sample_weight loss_func opt_func optim opt save_dir output_dir val_check_interval check_val_every_n_epoch metric args tokenizer
 model_init gradient_checkpointing gpus num_gpus num_nodes amp tensorboard wandb clip_grad_norm ema_model on_epoch_end
 optimizer_cls optimizer_params mode torch_compile ddp distributed cuda x y X data dataset dataloader loader label_smoothing

@@ -1,13 +1,14 @@
 """Exported models: a model as a graph of operations with its weights, `.pt2`, which needs no class of the user's to run.
 
-What is written was run first, on other batches than the one it was traced with, and gave what the model gives.
+What is written was run first, on other batches than the one it was traced with, and gave what the model gives; then the file was
+read back and run on random inputs.
 """
 
 import copy
 import inspect
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,34 +17,58 @@ import torch
 from torch import Tensor, nn
 
 from instep.checkpoint.durable import save_as
+from instep.checkpoint.interchange import load_model, save_model
 from instep.data.batch_layout import BY_SAMPLE
 from instep.data.inputs import arguments, inputs_of
 from instep.data.structure import columns, map_columns, size
 from instep.errors import CheckpointError
 
 
-def export_model(model: nn.Module, batch: Any) -> Any:
-    """The model in eval mode on the CPU, as an ExportedProgram for batches of any size; `batch` is an example."""
-    model = copy.deepcopy(_bare(model)).cpu().eval()
+def copy_for_export(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
+    """A copy of the model in eval mode, and an example of a batch, both on the CPU."""
     batch = map_columns(lambda column: column.cpu() if isinstance(column, Tensor) else column, batch)
     if (size(batch) or 0) < 2:
         raise CheckpointError("an export needs an example of 2 samples or more: with one, torch takes the 1 for a constant.")
-    args, kwargs = _arguments(model, batch)
+    return copy.deepcopy(_bare(model)).cpu().eval(), batch
+
+
+def export_model(model: nn.Module, batch: Any) -> Any:
+    """What `copy_for_export` gave, as an ExportedProgram for batches of any size."""
+    args, kwargs = arguments_of(model, batch)
     dynamic: Any = {name: _dimensions(value) for name, value in kwargs.items()} or tuple(_dimensions(value) for value in args)
     try:
-        with _quietly(), torch.no_grad():
+        with quietly(), torch.no_grad():
             program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
     except Exception as error:
         raise CheckpointError(f"torch.export cannot take {type(model).__name__}: {_reason(error)}") from error
     for samples in (1, size(batch) or 2):
-        _require_same(model, program, BY_SAMPLE.piece(batch, 0, samples), samples)
+        require_same(model, program.module(), BY_SAMPLE.piece(batch, 0, samples), samples)
     return program
 
 
-def write_exported(path: Path, program: Any, said: Mapping[str, str]) -> None:
-    """Write a program with some texts beside it, which `torch.export.load` gives back as extra files."""
-    with save_as(path) as beside, _quietly():
+def write_exported(path: Path, model: nn.Module, batch: Any, said: Mapping[str, str]) -> None:
+    """Write a model with some texts beside it, which `torch.export.load` gives back as extra files."""
+    model, batch = copy_for_export(model, batch)
+    program = export_model(model, batch)
+    with save_as(path) as beside, quietly():
         torch.export.save(program, beside, extra_files=dict(said))
+        require_same_on_random(model, torch.export.load(beside).module(), batch)
+
+
+def write_state(path: Path, model: nn.Module) -> None:
+    """Write the weights alone, as safetensors or for `torch.load`, by the ending of the path."""
+    model = copy.deepcopy(_bare(model)).cpu()
+    with save_as(path) as beside:
+        save_model(model, beside)
+        empty = copy.deepcopy(model)
+        for tensor in empty.state_dict().values():
+            if isinstance(tensor, Tensor):
+                tensor.detach().zero_()
+        load_model(empty, beside)
+        found = empty.state_dict()
+        for name, value in model.state_dict().items():
+            if isinstance(value, Tensor) and not torch.allclose(value, found[name], rtol=0, atol=0, equal_nan=True):
+                raise CheckpointError(f"{path} does not give {name} back as it was.")
 
 
 def _bare(model: nn.Module) -> nn.Module:
@@ -54,7 +79,7 @@ def _bare(model: nn.Module) -> nn.Module:
     return model if inner is None else _bare(inner)
 
 
-def _arguments(model: nn.Module, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(model: nn.Module, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What predictions call the model with; labels that it can do without are for the loss."""
     args, named = arguments(inputs_of(batch))
     known = inspect.signature(model.forward).parameters
@@ -72,12 +97,39 @@ def _dimensions(value: Any) -> Any:
     return type(value)(_dimensions(part) for part in value) if isinstance(value, tuple | list) else None
 
 
-def _require_same(model: nn.Module, program: Any, batch: Any, samples: int) -> None:
-    args, kwargs = _arguments(model, batch)
-    with torch.no_grad(), _quietly():
-        expected, found = model(*args, **kwargs), program.module()(*args, **kwargs)
-    for ours, theirs in zip(columns(expected), columns(found), strict=True):
-        if isinstance(ours, Tensor) and not torch.allclose(ours, theirs, rtol=1e-4, atol=1e-6, equal_nan=True):
+def require_same_on_random(model: nn.Module, exported: Callable[..., Any], batch: Any, *, tolerance: float = 1e-6) -> None:
+    """Run both on batches of several sizes with random inputs; raises where they give different outputs."""
+    generator = torch.Generator().manual_seed(0)
+    for samples in (1, 2, 5):
+        require_same(model, exported, random_batch(batch, samples, generator), samples, tolerance=tolerance)
+
+
+def random_batch(batch: Any, samples: int, generator: torch.Generator) -> Any:
+    """Random inputs like those of an example: numbers as widely spread; of whole numbers, such as tokens, those that occur."""
+
+    def draw(column: Any) -> Any:
+        if not isinstance(column, Tensor) or not column.ndim:
+            return column
+        shape = (samples, *column.shape[1:])
+        if column.is_floating_point():
+            spread, middle = column.double().std(correction=0), column.double().mean()
+            return (middle + spread * torch.randn(shape, generator=generator, dtype=torch.float64)).to(column.dtype)
+        if column.numel() and not column.is_complex() and column.max() > 1:
+            return column.flatten()[torch.randint(column.numel(), shape, generator=generator)]
+        return column[torch.randint(len(column), (samples,), generator=generator)]  # a mask: some of its rows
+
+    return map_columns(draw, batch)
+
+
+def require_same(model: nn.Module, exported: Callable[..., Any], batch: Any, samples: int, *, tolerance: float = 1e-6) -> None:
+    """Raises where the exported model gives other outputs than the model; the tolerance goes with the size of the outputs."""
+    args, kwargs = arguments_of(model, batch)
+    with torch.no_grad(), quietly():
+        expected, found = model(*args, **kwargs), exported(*args, **kwargs)
+    tensors = [one for one in columns(expected) if isinstance(one, Tensor)]
+    for ours, theirs in zip(tensors, (one for one in columns(found) if isinstance(one, Tensor)), strict=True):
+        largest = max(1.0, float(ours.abs().nan_to_num(0.0, 0.0).max())) if ours.numel() and not ours.is_complex() else 1.0
+        if not torch.allclose(ours, theirs, rtol=1e-4, atol=tolerance * largest, equal_nan=True):
             raise CheckpointError(
                 f"the exported {type(model).__name__} gives other outputs than the model for a batch of {samples}; "
                 "does it draw random numbers in eval mode, or choose its way by its values?"
@@ -93,7 +145,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def quietly() -> Iterator[None]:
     """Without what torch says to those who develop it."""
     level = logging.getLogger("torch").level
     logging.getLogger("torch").setLevel(logging.ERROR)

@@ -16,7 +16,7 @@ COMMANDS = {
     "train": "train what a file describes, or the built-in example",
     "evaluate": "evaluate the weights of a run",
     "predict": "predict with the weights of a run",
-    "export": "write the model of a run as a .pt2 that runs without its class",
+    "export": "write the model of a run for others: .pt2, ONNX, safetensors",
     "find-lr": "find a learning rate for what a file describes",
     "find-batch": "find the largest micro-batch that fits in memory",
     "sweep": "train a file many times with other parameters, and find the best",

@@ -23,6 +23,7 @@ from instep.tuning.comparison import COMPILED, PLAIN, TRAINER, Comparison, Way, 
 from instep.tuning.plain_loop import left_out, plain_updates, require_plain_loop
 
 NOTHING_BUT_UPDATES: dict[str, Any] = {
+    "loggers": (),
     **{"epochs": None, "schedule": None, "unfreeze_at": None, "test": None, "metrics": None, "init": None},
     **{"evaluate_every": None, "monitor": None, "monitor_mode": "auto", "patience": None, "restore_best": False},
     **{"folder": None, "keep_best": 1, "allow_changes": (), "progress": False, "doctor": False},

@@ -35,6 +35,7 @@ RESERVED = frozenset(
         "fresh",
         "help",
         "json",
+        "logger",
         "max_restarts",
         "new",
         "no_progress",

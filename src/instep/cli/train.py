@@ -22,6 +22,7 @@ from instep.cli.options import ParsedOptions, parse_with_build
 from instep.cli.target import help_for
 from instep.cli.words import words_of
 from instep.errors import ChangedRun, InstepError
+from instep.integrations.logger_names import find_loggers
 from instep.records import Plan
 from instep.report import summary
 from instep.report.plan import render
@@ -54,6 +55,10 @@ class TrainOptions:
     """Make a range test first and train with its suggestion: as the peak of a OneCycle, else as the optimizer's lr."""
     dry_run: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Build, show the plan, try two updates and an evaluation; nothing is written."""
+    logger: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="NAME", help_behavior_hint="(repeatable)"), tyro.conf.UseAppendAction
+    ] = ()
+    """Log to tensorboard, mlflow, wandb, trackio or csv as well, beside the loggers of build."""
     progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Show progress, whatever build says."""
     no_progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
@@ -145,7 +150,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(arguments)
 
 
-_VALUED = ("--folder", "--processes", "--nodes", "--rendezvous", "--max-restarts")
+_VALUED = ("--folder", "--logger", "--processes", "--nodes", "--rendezvous", "--max-restarts")
 _FLAGS = ("-h", "--help", "--fresh", "--new", "--find-lr", "--dry-run", "--progress", "--no-progress", "--json")
 
 
@@ -163,6 +168,7 @@ def _build(found: script.Script, given: ParsedOptions, options: Sequence[str]) -
     if own.folder is not None or trainer.folder is None:
         trainer.run.set_folder(own.folder or Path("runs") / found.title)
     trainer.run.allow_changes = (*trainer.run.allow_changes, *own.allow_changes)
+    trainer.run.loggers.add(find_loggers(name for given in own.logger for name in given.split(",")))
     if own.new:
         _take_new_folder(trainer)
     return trainer
@@ -210,6 +216,7 @@ def _find_lr(trainer: Trainer) -> dict[str, Any]:
 
 def _dry_run(trainer: Trainer) -> dict[str, Any]:
     _print_plan(trainer.plan())
+    trainer.run.loggers.require(trainer.folder)
     evaluation = trainer.dry_run()
     said = "two updates and an evaluation" if evaluation else "two updates"
     print(fold_for(sys.stdout, f"ok: {said} went through; nothing was written."))

@@ -15,7 +15,7 @@ _UPDATE_CYCLE = "update_cycle= (batch_size counts the whole update)"
 _EVALUATE_EVERY = 'evaluate_every="epoch", "2 epochs" or a number of updates'
 _SAVE_EVERY = 'checkpoint_every="epoch", "10 minutes" or a number of updates'
 _OWN_LOOP = "a loop of your own: for update in trainer.updates(): …"
-_LOGGERS = "trainer.history, the file history.jsonl in folder=, or a loop of your own: for update in trainer.updates(): …"
+_LOGGERS = 'loggers="tensorboard", "mlflow", "wandb", "trackio" or "csv", or an object of your own'
 _PROCESSES = "torchrun, or instep train --processes"
 
 # What goes behind "use".
@@ -73,7 +73,7 @@ CALLED_HERE = {
     "save_total_limit": "keep=",
     "save_top_k": "keep_best=",
     **dict.fromkeys(("logging_steps", "log_every_n_steps"), "log_every="),
-    **dict.fromkeys(("logger", "loggers", "report_to", "tensorboard", "wandb"), _LOGGERS),
+    **dict.fromkeys(("logger", "report_to", "tensorboard", "wandb", "mlflow", "use_wandb", "log_with"), _LOGGERS),
     **dict.fromkeys(("verbose", "enable_progress_bar", "disable_tqdm"), "progress=, True or False"),
     "fast_dev_run": "trainer.dry_run(), or instep train FILE.py --dry-run",
     **dict.fromkeys(("accelerator", "cuda", "use_cuda", "gpu"), "device="),

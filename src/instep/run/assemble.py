@@ -39,6 +39,7 @@ from instep.run.description import Description, description_notes
 from instep.run.folder import CHECKPOINTS
 from instep.run.history import History
 from instep.run.logbook import Logbook, Notices
+from instep.run.loggers import RunLoggers
 from instep.run.options import Options, as_arranged
 from instep.run.run import Run, Show
 from instep.run.state import RunState
@@ -291,12 +292,14 @@ def keep_books(
     require_whole("keep_best", options.keep_best, least=1)
     if options.keep_best > 1 and monitor is None:
         raise DescriptionError(f"keep_best={options.keep_best} needs evaluations; pass valid= and evaluate_every=.")
+    loggers = RunLoggers(options.loggers)
     logbook = Logbook(
         History(monitor=monitor.name, mode=monitor.mode) if monitor else History(),
         log_every=options.log_every,
         waited_s=lambda: loader.waited_s,
         show=lambda plan: show(options.progress if place.world.is_first else False, plan),
         notices=notices,
+        loggers=loggers,
         momentum=lambda: next(one for one in stepping.steppers if one.every == 1).drive.momentum,
         memory_bytes=lambda: memory_bytes(place.placed.device),
     )
@@ -341,6 +344,7 @@ def keep_books(
         notices=notices,
         saver=saver,
         logbook=logbook,
+        loggers=loggers,
         description=_describe(options, place, data, prepared, stepping, monitor),
         show=show,
     )

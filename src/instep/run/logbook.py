@@ -13,6 +13,7 @@ from instep.errors import DescriptionError
 from instep.loop.batch_plan import require_whole
 from instep.records import Evaluation, Logged, Pace, Plan, Update
 from instep.run.history import History, HistoryFile, free_names
+from instep.run.loggers import RunLoggers
 from instep.run.tally import Tallies
 from instep.run.window import Mean, Window, mean_states, mean_values, restored_means
 
@@ -56,6 +57,7 @@ class Logbook:
         waited_s: Callable[[], float],
         show: Callable[[Plan], Progress],
         notices: Notices,
+        loggers: RunLoggers,
         momentum: Callable[[], float | None] = lambda: None,
         memory_bytes: Callable[[], int | None] = lambda: None,
     ) -> None:
@@ -64,6 +66,7 @@ class Logbook:
         self.show = show
         self._log_every = log_every
         self._notices = notices
+        self._loggers = loggers
         self._waited_s = waited_s  # how long the run has waited for data so far
         self._momentum = momentum  # of the last update, where a schedule moves it
         self._memory_bytes = memory_bytes
@@ -114,6 +117,8 @@ class Logbook:
         elif state in ("finished", "stopped") and self._extra:
             self._keep(self.history.add_log(self._extra))
             self._extra = {}
+        kept_in = "trainer.history" if self._file is None else str(self._file.path)
+        self._loggers.finish(state, self.history.rows, f"every row is in {kept_in}")
         if self._progress is not None:
             self._notices.show = None
             self._progress.close(state, why)
@@ -244,6 +249,7 @@ class Logbook:
         if self._file is not None:
             self._unwritten.append(row)
             self._write_rows()
+        self._loggers.feed(self.history.rows)
 
     def _write_rows(self) -> None:
         while self._file is not None and self._unwritten:

@@ -23,6 +23,7 @@ from instep.loop.precision import PrecisionName
 from instep.loop.steppers import Objectives, Optimizers
 from instep.loop.unfreezing import UnfreezeAt
 from instep.optim.clip import Limit
+from instep.run.loggers import Logger
 
 # The description has these in a part of their own, or they change how a run is done and shown, but not what comes of it.
 _NO_SETTING = {"setting": False}
@@ -81,6 +82,7 @@ class Options:
     on_nonfinite: OnNonFinite = "stop"
     on_out_of_memory: OnOutOfMemory = field(default="raise", metadata=_NO_SETTING)
     log_every: int = field(default=50, metadata=_NO_SETTING)
+    loggers: tuple[Logger, ...] = field(default=(), metadata=_NO_SETTING)
     progress: bool | None = field(default=None, metadata=_NO_SETTING)
     doctor: bool = field(default=False, metadata=_NO_SETTING)
 

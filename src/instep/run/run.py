@@ -39,6 +39,7 @@ from instep.run.checkpoints import Saver
 from instep.run.description import Description, as_json, brief_plan_of, plan_of
 from instep.run.entry import FolderEntry, checkpoints_in
 from instep.run.logbook import Logbook, Notices, Progress
+from instep.run.loggers import RunLoggers
 from instep.run.options import Options
 from instep.run.session import Session
 from instep.run.state import RunState
@@ -79,6 +80,7 @@ class Run:
         notices: Notices,
         saver: Saver,
         logbook: Logbook,
+        loggers: RunLoggers,
         description: Description,
         show: Show,
     ) -> None:
@@ -104,6 +106,7 @@ class Run:
         self.notices = notices
         self.saver = saver
         self.logbook = logbook
+        self.loggers = loggers
         self.entry = FolderEntry()
         self.folder = None if options.folder is None else Path(options.folder)
         self.allow_changes = (options.allow_changes,) if isinstance(options.allow_changes, str) else tuple(options.allow_changes)
@@ -255,12 +258,21 @@ class Run:
         decode: Callable[[Any], str] | None = None,
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
+        batches: int | None = None,
     ) -> "Preview":
-        """The data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
-        from instep.data.preview.preview import look  # a run that trains needs none of it
+        """The first batches of the data as the model gets it, summed up; `instep.preview(trainer)` shows it. Leaves no trace."""
+        from instep.data.preview.preview import BATCHES, look  # a run that trains needs none of it
 
         with keys.fork_rng(self.device):
-            return look(self.feed, batch_size=self.plan.batch_size, device=self.device, decode=decode, mean=mean, std=std)
+            return look(
+                self.feed,
+                batch_size=self.plan.batch_size,
+                device=self.device,
+                batches=batches or BATCHES,
+                decode=decode,
+                mean=mean,
+                std=std,
+            )
 
     def example(self) -> Any:
         """The first batch that the run trains on. Leaves no trace."""

@@ -43,6 +43,8 @@ class Session:
         if run.state.is_running:
             raise UpdateError("this Trainer is in the middle of another updates(); close that generator first, or go on with it.")
         self._require_whole()
+        if not run.is_replay:
+            run.loggers.require(run.folder)
         run.train_mode.enter()  # before a checkpoint says in which modes the run goes on
         if run.folder is not None or run.is_replay:
             run.model_state.attributes.begin()  # before a checkpoint or an update changes them
@@ -252,6 +254,7 @@ class Session:
             run.say_finished(has_changed=found.has_changed)
             return
         state.weights_step = None
+        run.loggers.start(run, is_changed=found.has_changed)
         run.logbook.open(run.brief_plan(), state.step)
         if state.cycles is not None and state.step:
             run.logbook.go_on_to(state.stop)
