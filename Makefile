@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
 SEED ?= any
 MINUTES ?=
 
-.PHONY: setup demo test test-slow test-extras lint format bench bench-peers pictures clean
+.PHONY: setup demo test test-slow test-extras lint format docs spelling command-reference bench bench-peers pictures clean
 
 setup: $(READY)
 
@@ -51,6 +51,28 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site, into site/, in an environment of its own: nothing of Instep is imported
+DOCS := .venv-docs
+WORDS := README.md CHANGELOG.md CONTRIBUTING.md docs src examples tools
+
+docs: $(DOCS)/.ready spelling
+	$(DOCS)/bin/python tools/site_pages.py build/pages
+	rm -rf site
+	$(DOCS)/bin/zensical build --clean --strict
+	$(DOCS)/bin/python tools/check_site.py site
+
+spelling: $(DOCS)/.ready
+	$(DOCS)/bin/codespell $(WORDS)
+
+$(DOCS)/.ready: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement requirements-docs.lock
+	@touch $@
+
+# docs/reference/command.md, from what the command says of itself
+command-reference: $(READY)
+	$(BIN)/python tools/command_reference.py
+
 bench: $(READY)
 	$(BIN)/python benchmarks/order.py
 	$(BIN)/python benchmarks/overhead.py
@@ -80,4 +102,4 @@ $(PEERS)/.ready: benchmarks/peers.lock pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(EXTRAS) $(PEERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(EXTRAS) $(PEERS) $(DOCS) site build .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,20 +1,27 @@
 """What can go wrong, in one tree.
 
-InstepError                 everything that Instep raises on purpose
-├── DescriptionError        what was passed in does not make sense (also a ValueError)
-│   └── ChangedRun          a folder holds a run with another description
-├── ObjectiveError          what a loss or objective returned cannot be trained on
-├── DataError               a sample or a batch cannot be loaded
-├── UpdateError             an update cycle or a Trainer was used out of order
-├── NonFiniteLoss           a loss is inf or nan
-├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
-├── OutOfMemory             something does not fit in memory, and is not or cannot be split (also a MemoryError)
-├── PeerError               another process of a run was lost, or does not do the same
-├── FolderError             a run folder cannot be made, written or read, or is in use
-└── CheckpointError         a checkpoint cannot be written, or is damaged
+    InstepError                 everything that Instep raises on purpose
+    ├── DescriptionError        what was passed in does not make sense (also a ValueError)
+    │   └── ChangedRun          a folder holds a run with another description
+    ├── ObjectiveError          what a loss or objective returned cannot be trained on
+    ├── DataError               a sample or a batch cannot be loaded
+    ├── UpdateError             an update cycle or a Trainer was used out of order
+    ├── NonFiniteLoss           a loss is inf or nan
+    ├── NonFiniteGradient       a gradient is inf or nan, though the loss is not
+    ├── OutOfMemory             something does not fit in memory, and is not or cannot be split (also a MemoryError)
+    ├── PeerError               another process of a run was lost, or does not do the same
+    ├── FolderError             a run folder cannot be made, written or read, or is in use
+    └── CheckpointError         a checkpoint cannot be written, or is damaged
 
-Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole update (a KeyboardInterrupt)
-Notice                      a warning: something the user should know once, nothing is wrong with the run
+    Interrupted                 a run was stopped by Ctrl-C or SIGTERM after a whole update (a KeyboardInterrupt)
+    Notice                      a warning: something the user should know once, nothing is wrong with the run
+
+>>> from instep import OneCycle, errors
+>>> try:
+...     OneCycle(max_lr=-1)
+... except errors.InstepError as error:
+...     print(type(error).__name__)
+DescriptionError
 """
 
 import atexit

@@ -71,6 +71,15 @@ class StepResult(NamedTuple):
     `loss` is the mean over all micro-batches, weighted by their counts: a detached 0-dim tensor on the device.
     `grad_norm` is the norm before clipping and is measured where `clip_norm` is given (`clip_norm=math.inf` only measures).
     `stepped` is False where nothing was counted (every target ignored) or a non-finite loss was skipped.
+
+    >>> from instep import UpdateCycle
+    >>> weight = torch.nn.Parameter(torch.ones(1))
+    >>> cycle = UpdateCycle(torch.optim.SGD([weight], lr=0.1))
+    >>> for x in (1.0, 3.0):
+    ...     cycle.backward((weight * x).sum(), count=1)
+    >>> result = cycle.step()
+    >>> float(result.loss), result.count, result.stepped
+    (2.0, 2, True)
     """
 
     loss: Tensor
@@ -89,6 +98,21 @@ class Update(NamedTuple):
 
     With several objectives it is the update of the first one that runs in every update; `by_objective` holds the updates of all
     that ran, by name.
+
+    >>> from instep import Trainer
+    >>> model = torch.nn.Linear(2, 1)
+    >>> x = torch.ones(10, 2)
+    >>> trainer = Trainer(
+    ...     model,
+    ...     loss=torch.nn.functional.mse_loss,
+    ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    ...     train=(x, x[:, :1]),
+    ...     epochs=1,
+    ...     batch_size=4,
+    ...     progress=False,
+    ... )
+    >>> [(update.step, update.samples, update.lr) for update in trainer.updates()]
+    [(0, 4, 0.1), (1, 4, 0.1), (2, 2, 0.1)]
     """
 
     step: int  # update cycles begun before this one, over the whole run
@@ -131,6 +155,12 @@ class Evaluation(Mapping[str, float]):
 
     What is not one number stands in `tables`: in a confusion matrix, row i and column j count samples of class i that were
     classified as j.
+
+    >>> found = Evaluation({"valid/loss": 0.25, "valid/accuracy": 0.9}, step=120, epoch=1)
+    >>> found["valid/accuracy"], found.step
+    (0.9, 120)
+    >>> found
+    Evaluation(valid/loss 0.25, valid/accuracy 0.9 at step 120)
     """
 
     values_by_name: Mapping[str, float]

@@ -27,6 +27,13 @@ def save_classic(
     """Write the dictionary of PyTorch's tutorials, with `torch.save`.
 
     `extras` are entries of your own: numbers, strings, tensors and containers of them.
+
+    >>> import tempfile, torch
+    >>> model = torch.nn.Linear(4, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_classic(f"{folder}/old.pt", model, torch.optim.SGD(model.parameters()), epoch=3, loss=0.5, note="first")
+    ...     sorted(torch.load(f"{folder}/old.pt", weights_only=True))
+    ['epoch', 'loss', 'model_state_dict', 'note', 'optimizer_state_dict']
     """
     content: dict[str, Any] = {"epoch": epoch}
     for name, one in as_models(model).items():

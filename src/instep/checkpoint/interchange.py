@@ -61,6 +61,14 @@ def load_model(model: Models, path: str | Path, *, strict: bool = True, weights:
 
     Of a run with `ema=` or `swa=` the weights are those that its `monitor=` names: the averaged ones with
     `monitor="valid/ema/…"` or `"valid/swa/…"`, else the model's own. `weights="model"`, `"ema"` or `"swa"` says it.
+
+    >>> import tempfile
+    >>> small, large = (nn.Sequential(nn.Linear(8, 4), nn.Linear(4, classes)) for classes in (3, 5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(small, f"{folder}/model.pt")
+    ...     difference = load_model(large, f"{folder}/model.pt", strict=False)
+    >>> len(difference.mismatches)  # the weight and the bias of the last layer
+    2
     """
     models = as_models(model)
     path = Path(path)

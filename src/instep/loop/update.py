@@ -73,6 +73,14 @@ class UpdateCycle:
     A loss that is inf or nan raises before the step, and so does such a gradient where the norm is measured (`clip_norm`, also
     math.inf); `on_nonfinite="skip"` skips that update instead. On an accelerator it is noticed one update late, or with
     `defer_checks` when somebody calls `settle()`, so that nothing waits for the device; "skip" waits for it once an update.
+
+    >>> from instep.data import pieces
+    >>> model, x = nn.Linear(3, 1), torch.ones(5, 3)
+    >>> cycle = UpdateCycle(torch.optim.SGD(model.parameters(), lr=0.1))
+    >>> for part in pieces(x, 2):  # of 3 and 2 samples
+    ...     cycle.backward(model(part).mean(), count=len(part))
+    >>> cycle.step().count
+    5
     """
 
     def __init__(

@@ -85,6 +85,13 @@ def unfreeze(model: nn.Module, *what: What) -> Frozen:
 
     A parameter is trainable again if it was before it was frozen. A module is in train mode again if it was before, or if
     `model.train()` was called since, unless the model around it is in eval mode.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    >>> _ = freeze(model, "0", "1")
+    >>> print(unfreeze(model, "1"))
+    frozen  how
+    0       stays in eval mode
+    40 numbers frozen, 27 trainable
     """
     modules, slots = _selected(model, what)
     by_name = dict(modules_of(model))
@@ -109,7 +116,12 @@ def unfreeze(model: nn.Module, *what: What) -> Frozen:
 
 
 def frozen(model: nn.Module) -> Frozen:
-    """What is frozen in a model, and how many numbers train; parameters frozen by hand are listed apart."""
+    """What is frozen in a model, and how many numbers train; parameters frozen by hand are listed apart.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+    >>> bool(frozen(model)), frozen(model).trainable_count
+    (False, 67)
+    """
     held = dict.fromkeys(name for name, module in modules_of(model) if is_frozen(module))
     was = _was_trainable(model)
     slots = {id(slot.parameter): slot for slot in reversed(slots_of(model))}  # each parameter once, under its first name

@@ -148,5 +148,18 @@ def preview(
     """The first batches of every data set of a run, after all transforms: shapes, ranges, classes, images, and warnings.
 
     `decode` makes text of a sample's tokens; `mean` and `std` undo a normalisation. The run stays as it is.
+
+    >>> import torch
+    >>> from instep import Trainer
+    >>> model, x = torch.nn.Linear(4, 1), torch.arange(40.0).reshape(10, 4)
+    >>> trainer = Trainer(
+    ...     model,
+    ...     loss=torch.nn.functional.mse_loss,
+    ...     optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    ...     train=(x, x[:, :1] / 40),
+    ...     epochs=1,
+    ... )
+    >>> preview(trainer).warnings
+    ('train[0] is not normalised: mean 19.5, std 11.5; models expect values near 1',)
     """
     return Previewed(trainer.run.look(decode=decode, mean=mean, std=std))

@@ -15,7 +15,11 @@ from instep.schedules.warmup import cosine
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The optimizer's own learning rate, throughout; nothing is written at all. The same as `schedule=None`."""
+    """The optimizer's own learning rate, throughout; nothing is written at all. The same as `schedule=None`.
+
+    >>> Constant().curve(total=100, base=0.1)(99)
+    0.1
+    """
 
     def curve(self, total: int, base: float) -> Curve:
         """The base, at every position."""
@@ -29,6 +33,10 @@ class Step(Schedule):
         Trainer(model, …, schedule=Step(milestones=(0.5, 0.75)))
 
     `every` and milestones are numbers of updates, or shares of the run where they are floats below 1.
+
+    >>> curve = Step(every=2, factor=0.5).curve(total=6, base=0.8)
+    >>> [curve(position) for position in range(6)]
+    [0.8, 0.8, 0.4, 0.4, 0.2, 0.2]
     """
 
     every: Span | None = None
@@ -66,6 +74,10 @@ class Exponential(Schedule):
         Trainer(model, …, schedule=Exponential(half_life=0.2))
 
     `half_life` is a number of updates, or a share of the run where it is a float below 1.
+
+    >>> curve = Exponential(half_life=2).curve(total=6, base=0.8)
+    >>> [round(curve(position), 2) for position in range(5)]
+    [0.8, 0.57, 0.4, 0.28, 0.2]
     """
 
     factor: float | None = None
@@ -98,6 +110,10 @@ class WarmRestarts(Schedule):
         Trainer(model, …, schedule=WarmRestarts(first=1000, multiply=2))
 
     `first` is a number of updates, or a share of the run where it is a float below 1.
+
+    >>> curve = WarmRestarts(first=4).curve(total=8, base=1.0)
+    >>> [round(curve(position), 2) for position in range(8)]
+    [1.0, 0.85, 0.5, 0.15, 1.0, 0.85, 0.5, 0.15]
     """
 
     first: Span

@@ -14,6 +14,9 @@ def sparkline(schedule: Schedule | Callable[[int], float], total: int, width: in
         sparkline(OneCycle(max_lr=0.1), 1000, width=12)   # ▁▂▆███▆▅▃▂▁▁
 
     The first and last characters stand for the first and last update.
+
+    >>> sparkline(lambda position: position, total=1000, width=8)
+    '▁▂▃▄▅▆▇█'
     """
     if total < 1 or width < 1:
         raise DescriptionError(f"total={total} updates in width={width} characters cannot be drawn; use 1 or more of each.")

@@ -18,8 +18,8 @@ from instep.schedules.schedule import Curve, Schedule, starting_lr
 from instep.schedules.scheduler import PerEpoch, build_per_epoch, build_scheduler, named, required_parameters
 from instep.text import plural
 
-# What `schedule=` may be.
 AnySchedule = Schedule | Plateau | PerEpoch | Callable[[int], float] | Callable[[Optimizer, int], LRScheduler] | None
+"""What `schedule=` may be: a type, for annotations."""
 
 EXAMPLES = (
     "use a function of position (schedule=OneCycle(max_lr=0.1), schedule=lambda position: 0.1 / (1 + position)), "
@@ -38,6 +38,13 @@ class Drive(Protocol):
             driver.after_update()
 
     Each does nothing where the schedule has nothing to do there, so all may be called with any schedule.
+
+    >>> import torch
+    >>> from instep.schedules import Step
+    >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    >>> driver: Drive = drive(Step(every=2, factor=0.5), optimizer, total_steps=4)
+    >>> driver.needs_monitor
+    False
     """
 
     notes: tuple[str, ...]  # what the plan of the run should say
@@ -65,7 +72,16 @@ class Drive(Protocol):
 
 
 def drive(schedule: AnySchedule, optimizer: Optimizer, *, total_steps: int, epochs: int | None = None) -> Drive:
-    """The drive of a schedule on an optimizer, for a run of `total_steps` updates; `epochs` is for `per_epoch` alone."""
+    """The drive of a schedule on an optimizer, for a run of `total_steps` updates; `epochs` is for `per_epoch` alone.
+
+    >>> import torch
+    >>> from instep.schedules import Step
+    >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    >>> driver = drive(Step(every=2, factor=0.5), optimizer, total_steps=4)
+    >>> driver.before_update(2)
+    >>> optimizer.param_groups[0]["lr"]
+    0.05
+    """
     if not isinstance(optimizer, Optimizer):
         raise DescriptionError(f"optimizer is a {type(optimizer).__name__}; pass a torch.optim.Optimizer.")
     if not isinstance(total_steps, int) or isinstance(total_steps, bool) or total_steps < 1:

@@ -29,6 +29,10 @@ class OneCycle(Schedule):
     optimizer has, and as in torch also where that was 0; None leaves it alone.
 
     Past the end the last value stays. A run of one update makes it at `max_lr`, where torch's cycle would be at its end already.
+
+    >>> curve = OneCycle(max_lr=1.0).curve(total=10, base=1.0)
+    >>> [round(curve(position), 2) for position in range(10)]
+    [0.04, 0.52, 1.0, 0.95, 0.81, 0.61, 0.39, 0.19, 0.05, 0.0]
     """
 
     max_lr: float | Sequence[float]

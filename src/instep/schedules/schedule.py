@@ -28,6 +28,12 @@ class Schedule(ABC):
         class Halved(Schedule):
             def curve(self, total: int, base: float) -> Curve:
                 return lambda position: base if position < total // 2 else base / 2
+
+    >>> class Halved(Schedule):
+    ...     def curve(self, total, base):
+    ...         return lambda position: base if position < total // 2 else base / 2
+    >>> Halved().curve(total=10, base=0.1)(5)
+    0.05
     """
 
     @abstractmethod

@@ -32,6 +32,16 @@ def per_epoch(f: Callable[[Optimizer], LRScheduler] | Callable[[Optimizer, int],
         Trainer(model, …, schedule=per_epoch(lambda optimizer, epochs: CosineAnnealingLR(optimizer, epochs)))
 
     `f` may also take the optimizer alone: `per_epoch(lambda optimizer: StepLR(optimizer, 30))`.
+
+    >>> import torch
+    >>> from instep.schedules import drive
+    >>> optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    >>> halve = per_epoch(lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5))
+    >>> driver = drive(halve, optimizer, total_steps=10, epochs=2)
+    >>> optimizer.step()
+    >>> driver.after_epoch()
+    >>> optimizer.param_groups[0]["lr"]
+    0.05
     """
     if not callable(f) or isinstance(f, type) or required_parameters(f) not in (1, 2):
         raise DescriptionError(

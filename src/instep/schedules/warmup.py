@@ -24,6 +24,10 @@ class WarmupCosine(Schedule):
         Trainer(model, …, schedule=WarmupCosine(warmup=0.1))
 
     `warmup` is a number of updates, or a share of the run where it is a float below 1.
+
+    >>> curve = WarmupCosine(warmup=3).curve(total=7, base=1.0)
+    >>> [round(curve(position), 2) for position in range(7)]
+    [0.25, 0.5, 0.75, 1.0, 0.85, 0.5, 0.15]
     """
 
     warmup: Span = 0
@@ -46,6 +50,10 @@ class Linear(Schedule):
         Trainer(model, …, schedule=Linear(warmup=100))
 
     `warmup` is a number of updates, or a share of the run where it is a float below 1.
+
+    >>> curve = Linear(warmup=1).curve(total=5, base=1.0)
+    >>> [curve(position) for position in range(5)]
+    [0.5, 1.0, 0.75, 0.5, 0.25]
     """
 
     start: float = 1.0
@@ -74,6 +82,10 @@ class WSD(Schedule):
 
     `warmup` and `decay` are numbers of updates, or shares of the run where they are floats below 1. `fall` is the shape of the
     decay: "linear", "cos", or "sqrt" (1 − √ of what has gone by, which falls fast first).
+
+    >>> curve = WSD(warmup=1, decay=4).curve(total=8, base=1.0)
+    >>> [curve(position) for position in range(8)]
+    [0.5, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
     warmup: Span

@@ -38,6 +38,12 @@ class History:
         history.plot()                          # with matplotlib; a notebook draws it without
 
     `monitor` and `mode` say which evaluation is the best one.
+
+    >>> history = History([{"kind": "evaluation", "step": step, "valid/loss": 1 / step} for step in (10, 20)])
+    >>> history
+    History(20 steps, 2 evaluations, best valid/loss 0.05 at step 20)
+    >>> history.curve("valid/loss")
+    [(10, 0.1), (20, 0.05)]
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]] = (), *, monitor: str = "valid/loss", mode: Mode = "min") -> None:
