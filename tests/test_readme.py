@@ -11,7 +11,7 @@ from instep.cli import COMMANDS, doctor
 from test_rooms import ROOMS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 BUILDS = {
     "train",

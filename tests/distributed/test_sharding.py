@@ -20,6 +20,7 @@ from instep.checkpoint.manifest import Manifest
 from instep.checkpoint.tensorfile import FileSummary
 from instep.distributed.shard import units_of
 from instep.errors import CheckpointError, DescriptionError
+from run.test_format import READER, assert_same, plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice")
 
@@ -258,3 +259,13 @@ def test_the_units_of_a_model() -> None:
     ]  # fmt: skip
     assert list(units_of(nn.Sequential(nn.ModuleList([nn.ModuleList([Block(0.0)])]), nn.Linear(2, 2)), True)) == ["0.0.0"]
     assert units_of(nn.Linear(2, 2), True) == {}
+
+
+@sizes("shards_saved")
+def test_another_program_puts_the_shards_together(size: int, world: Worlds) -> None:
+    """As docs/reference/format.md says."""
+    path = world(size).folder / "shards" / "checkpoints" / "step-00000006"
+    found, expected = READER.read_checkpoint(path), read(path)
+    for name, weights in expected.parts["model"].items():
+        assert (found["parts"]["model"][name] == weights.numpy()).all(), name
+    assert_same(found["parts"]["optimizer"], plain(expected.parts["optimizer"]))
