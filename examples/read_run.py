@@ -75,9 +75,8 @@ def untag(value: Any, arrays: dict[str, Any]) -> Any:
     items = untag(content[1] if tag == "$deque" else content, arrays)
     if tag == "$complex":
         return complex(*items)
-    return {"$tuple": tuple, "$size": tuple, "$set": set, "$frozenset": frozenset, "$deque": list, "$generator": tuple}[tag](
-        items
-    )
+    kinds = {"$tuple": tuple, "$size": tuple, "$generator": tuple, "$set": set, "$frozenset": frozenset, "$deque": list}
+    return kinds[tag](items)  # an unknown tag is an error
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -134,9 +133,8 @@ if __name__ == "__main__":
     run = Path(sys.argv[1])
     description, history = json.loads((run / "run.json").read_bytes()), read_history(run / "history.jsonl")
     checkpoint = read_checkpoint(newest(run))
-    print(
-        f"{description['title']}, {description['status']['state']} at step {description['status']['step']}, {len(history)} rows"
-    )
+    status = description["status"]
+    print(f"{description['title']}, {status['state']} at step {status['step']}, {len(history)} rows")
     for name, array in checkpoint["parts"]["model"].items():
         norm = math.sqrt((np.abs(array).astype("f8") ** 2).sum())
         print(f"{name:<32} {array.dtype!s:<10} {'×'.join(map(str, array.shape)):<16} norm {norm:.4g}")

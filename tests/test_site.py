@@ -127,12 +127,17 @@ def test_every_public_name_is_in_the_reference() -> None:
     wanted |= {f"instep.errors.{name}" for name in errors_and_warnings()}
     shown = documented() | ({"instep.schedules.OneCycle"} if "instep.OneCycle" in documented() else set())
     assert sorted(wanted - shown) == []
-    assert sorted(shown - wanted - {"instep.keys", "instep.errors"}) == []
+    others = {"instep.keys", "instep.errors", "instep.sklearn.Classifier", "instep.sklearn.Regressor"}
+    assert sorted(shown - wanted) == sorted(others)
+
+
+RETURNED = {"instep.Replay": "instep.replay", "instep.SweepResult": "instep.sweep"}  # the example of the function shows it
 
 
 def test_every_public_name_has_an_example_that_runs() -> None:
     """test_doctests.py runs them."""
-    told = [(name, value) for name, value in PUBLIC.items() if inspect.isclass(value) or inspect.isroutine(value)]
+    shown = {name: PUBLIC[RETURNED.get(name, name)] for name in PUBLIC}
+    told = [(name, value) for name, value in shown.items() if inspect.isclass(value) or inspect.isroutine(value)]
     told += [("instep.keys", instep.keys), ("instep.errors", instep.errors)]
     assert len(told) > 60
     assert not complaints(assert_has_example, told)

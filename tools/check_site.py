@@ -1,4 +1,4 @@
-"""Checks the pages of a built site: every link leads to a page and an anchor that are there, and nothing is asked of another host.
+"""Checks a built site: every link leads to a page and an anchor that are there, and nothing is asked of another host.
 
 python tools/check_site.py site
 """

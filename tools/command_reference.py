@@ -17,7 +17,13 @@ INTRODUCTION = """\
 
 What `instep` can do, as `--help` prints it. This page is made by `make command-reference`; a test compares it with the command.
 
-A command exits with 0 when all went well, 1 when the run failed, 2 when it was used wrongly, and 128 plus the signal that stopped it (130 after Ctrl-C, 143 after SIGTERM). `instep doctor` has the exit code of the script that it ran, or 3 with `--fail-on`.
+| exit code | meaning |
+| --- | --- |
+| 0 | all went well |
+| 1 | the run failed |
+| 2 | the command was used wrongly |
+| 130, 143 | Ctrl-C or SIGTERM stopped the run: 128 plus the signal |
+| any other | `instep doctor` has that of the script that it ran, or 3 with `--fail-on` |
 """
 
 

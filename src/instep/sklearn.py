@@ -230,6 +230,10 @@ class Classifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     gives the model its own type. All further arguments of the Trainer are taken too: `ema=`, `clip_norm=`, `folder=`, …
 
     Fitted, it has `classes_`, `model_`, `history_`, `n_features_in_`, and `feature_names_in_` after a frame.
+
+    >>> X, y = np.array([[0.0], [1.0]] * 10), np.array(["low", "high"] * 10)
+    >>> Classifier(nn.Linear, lr=0.5, epochs=20).fit(X, y).predict([[0.0], [1.0]]).tolist()
+    ['low', 'high']
     """
 
     def __init__(
@@ -344,6 +348,10 @@ class Regressor(RegressorMixin, _Estimator):  # type: ignore[misc]
 
     The arguments are those of `Classifier` but for `class_weight`; `loss` is torch's `mse_loss` unless it is said. A model for
     one number a row may give (rows,) or (rows, 1).
+
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> Regressor(nn.Linear, lr=0.1, epochs=200).fit(X, 2 * X[:, 0]).predict([[4.0]]).round().tolist()
+    [8.0]
     """
 
     def fit(self, X: Any, y: Any) -> "Regressor":

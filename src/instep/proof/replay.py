@@ -38,7 +38,7 @@ class Replay:
     """A run at one of its steps, with everything in hand. Print it, or show it in a notebook.
 
     `batch`, `loss`, `update` and the others are those of the last update in `updates`. The model has the weights after it; where
-    it failed, those before.
+    it failed, those before. See `replay`, which makes one.
     """
 
     path: Path
@@ -112,6 +112,28 @@ def replay(run: str | Path, build: Build | HasRun, *, step: int, to: int | None 
         replay = instep.replay("runs/x", build, step=1234, anomaly=True)
         print(replay)
         replay.model, replay.batch, replay.samples, replay.operation
+
+    >>> import tempfile, torch
+    >>> from instep import Trainer
+    >>> def build(folder=None):
+    ...     _ = torch.manual_seed(0)
+    ...     model, x = torch.nn.Linear(3, 1), torch.randn(40, 3)
+    ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ...     return Trainer(
+    ...         model,
+    ...         loss=torch.nn.functional.mse_loss,
+    ...         optimizer=optimizer,
+    ...         train=(x, x[:, :1]),
+    ...         epochs=2,
+    ...         batch_size=8,
+    ...         folder=folder,
+    ...         progress=False,
+    ...     )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = build(folder).fit()
+    ...     found = replay(folder, build, step=7)
+    >>> found.step, len(found.samples)
+    (7, 8)
     """
     _require_steps(step, to)
     recorded = read_whole(run)

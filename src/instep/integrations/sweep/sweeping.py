@@ -60,6 +60,18 @@ def sweep(
     sampler: "tpe", "random", or a function that makes one of Optuna's from a seed. `seed` is the sampler's: with one job, the
         sweep can be had again.
     jobs: trials at a time, each in a process.
+
+    >>> import tempfile, torch
+    >>> from instep import Trainer
+    >>> def build(lr: float = 0.1) -> Trainer:
+    ...     model, x = torch.nn.Linear(3, 1), torch.ones(20, 3)
+    ...     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    ...     loss = torch.nn.functional.mse_loss
+    ...     return Trainer(model, loss=loss, optimizer=optimizer, train=(x, x[:, :1]), valid=0.2, epochs=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = sweep(build, {"lr": [0.01, 0.1]}, trials=2, folder=folder, progress=False)
+    >>> len(result.rows), sorted(result.best.parameters)
+    (2, ['lr'])
     """
     read = read_space(build, space, fixed or {}, where=f"{getattr(build, '__name__', 'build')}()")
     given = SweepOptions(trials, metric, metric_mode, pruner, sampler, jobs, seed)
