@@ -55,9 +55,9 @@ def untag(value: Any, arrays: dict[str, Any]) -> Any:
     """The value of tagged JSON: an object with one key that begins with "$" stands for what JSON has no word for."""
     if isinstance(value, list):
         return [untag(item, arrays) for item in value]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         return value
-    tag, content = next(iter(value.items()), ("", None))
+    tag, content = next(iter(value.items()))
     if not tag.startswith("$"):
         return {key: untag(item, arrays) for key, item in value.items()}
     if tag in ("$tensor", "$array"):

@@ -137,7 +137,9 @@ RETURNED = {"instep.Replay": "instep.replay", "instep.SweepResult": "instep.swee
 def test_every_public_name_has_an_example_that_runs() -> None:
     """test_doctests.py runs them."""
     shown = {name: PUBLIC[RETURNED.get(name, name)] for name in PUBLIC}
-    told = [(name, value) for name, value in shown.items() if inspect.isclass(value) or inspect.isroutine(value)]
+    told: list[tuple[str, Any]] = [
+        (name, value) for name, value in shown.items() if inspect.isclass(value) or inspect.isroutine(value)
+    ]
     told += [("instep.keys", instep.keys), ("instep.errors", instep.errors)]
     assert len(told) > 60
     assert not complaints(assert_has_example, told)
