@@ -131,7 +131,8 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert sorted(shown - wanted) == sorted(others)
 
 
-RETURNED = {"instep.Replay": "instep.replay", "instep.SweepResult": "instep.sweep"}  # the example of the function shows it
+# What a function returns; its example shows it.
+RETURNED = {"instep.Replay": "instep.replay", "instep.SweepResult": "instep.sweep", "instep.Proof": "instep.prove"}
 
 
 def test_every_public_name_has_an_example_that_runs() -> None:

@@ -39,6 +39,10 @@ def prove_update_cycle(
 
         proof = instep.prove_update_cycle(model, F.cross_entropy, (x, y))
         assert proof.ok, proof
+
+    >>> x, y = torch.randn(8, 3), torch.arange(8) % 2
+    >>> prove_update_cycle(nn.Linear(3, 2), nn.functional.cross_entropy, (x, y), cycles=(2, 4)).ok
+    True
     """
     samples = BatchLayout(None, None).size(batch)
     if not isinstance(model, nn.Module):
@@ -159,6 +163,20 @@ def prove_resume(make: Callable[[], Made], steps: int = 10, *, stops: Sequence[i
             return step, {"model": model, "optimizer": optimizer}
 
         assert instep.prove_resume(make, steps=10).ok
+
+    >>> def make():
+    ...     _ = torch.manual_seed(0)
+    ...     model = nn.Linear(3, 1)
+    ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    ...
+    ...     def step(i):
+    ...         optimizer.zero_grad()
+    ...         model(torch.ones(2, 3)).mean().backward()
+    ...         optimizer.step()
+    ...
+    ...     return step, {"model": model, "optimizer": optimizer}
+    >>> prove_resume(make, steps=4).ok
+    True
     """
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 2:
         raise DescriptionError(f"steps={steps!r} must be a whole number, 2 or more: the loop stops before its last update.")

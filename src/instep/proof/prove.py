@@ -57,6 +57,17 @@ def prove(
         proof = instep.prove(build, steps=10)
         print(proof)
         assert proof.ok
+
+    >>> import torch
+    >>> from instep import Trainer
+    >>> def build():
+    ...     model, x = torch.nn.Linear(3, 1), torch.ones(40, 3)
+    ...     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ...     loss = torch.nn.functional.mse_loss
+    ...     return Trainer(model, loss=loss, optimizer=optimizer, train=(x, x[:, :1]), epochs=1, batch_size=8)
+    >>> proof = prove(build, steps=2, promises=["split", "plain"])
+    >>> proof.ok, proof["plain"].verdict
+    (True, 'bitwise')
     """
     values = dict(options or {})
     if not callable(build):
