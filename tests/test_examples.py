@@ -1,20 +1,154 @@
 """Every example runs as a user runs it, and shows what it claims."""
 
+import difflib
 import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from distributed.conftest import start, waited_for
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+# They have more to show than a few changed lines.
+LARGER = {"gan.py", "hugging_face.py", "language_model.py", "sklearn_search.py", "update_cycle.py"}
 
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def run_here(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The same in this process, where torch is imported already."""
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def numbers(pattern: str, said: str) -> list[float]:
+    found = re.search(pattern, said)
+    assert found, said
+    return [float(number) for number in found.groups()]
+
+
+def test_the_index_has_all_of_them() -> None:
+    index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\S+)\]\((\S+)\)", index, re.MULTILINE)
+    assert all(name == link for name, link in rows)
+    assert sorted(name for name, _ in rows) == sorted([*NAMES, "notebook.ipynb"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in LARGER and name != "base.py"])
+def test_an_example_is_a_small_change_of_the_first(name: str) -> None:
+    base, other = ((EXAMPLES / one).read_text(encoding="utf-8").splitlines() for one in ("base.py", name))
+    build = other[next(i for i, line in enumerate(other) if line.startswith("def build")) :]
+    kept = [line for line in difflib.ndiff(base, build) if line.startswith("  ") and line.strip()]
+    assert len(kept) >= 10, "the lines of build() that are those of base.py"
+    assert len(other) < 85
+
+
+def test_base(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("base.py", capsys, monkeypatch)
+    assert "OneCycle" in said
+    (accuracy,) = numbers(r"accuracy ([\d.]+)%", said)
+    assert accuracy > 90
+
+
+def test_classification(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("classification.py", capsys, monkeypatch)
+    valid, test = numbers(r"best valid accuracy ([\d.]+)%, test accuracy ([\d.]+)%", said)
+    assert valid > 90
+    assert test > 80
+    assert re.search(r"the most frequent mistake: \d+ times a \d is taken for a \d", said)
+    assert re.search(r"the first three: 0 \(\d+%\), 1 \(", said)
+
+
+def test_regression(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("regression.py", capsys, monkeypatch)
+    r2, price = numbers(r"(?s)r2 ([\d.]+),.* 3 rooms: (\d+) thousand", said)
+    assert r2 > 0.9
+    assert price == pytest.approx(2.5 * 90 - 1.2 * 10 + 8 * 3, abs=30)
+
+
+def test_language_model(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("language_model.py", capsys, monkeypatch, "--epochs", "4")
+    assert "epoch 4, loss " in said
+    (perplexity,) = numbers(r"letters, perplexity ([\d.]+)", said)
+    assert perplexity < 16  # by chance it is about 50
+
+
+def test_fine_tuning(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("fine_tuning.py", capsys, monkeypatch)
+    moved = re.findall(r"epoch \d: loss \S+, the body has (not moved|moved)", said)
+    assert moved == ["not moved", "not moved", "moved", "moved", "moved"]
+    assert numbers(r"accuracy ([\d.]+)%", said)[0] > 70
+
+
+def test_autoencoder(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    error, nothing = numbers(
+        r"error ([\d.]+); the mean image would have ([\d.]+)", run_here("autoencoder.py", capsys, monkeypatch)
+    )
+    assert error < 0.6 * nothing
+
+
+def test_contrastive(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("contrastive.py", capsys, monkeypatch)
+    first, last = numbers(r"loss from ([\d.]+) to ([\d.]+)", said)
+    assert last < 0.5 * first
+    before, after = numbers(r"the same digit: (\d+)% before, (\d+)% after", said)
+    assert after > before
+
+
+def test_custom_objective(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("custom_objective.py", capsys, monkeypatch)
+    assert said.count("'valid/confidence': '0.0") == 2
+    assert "a split batch gives the same training: True" in said
+
+
+def test_segmentation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("segmentation.py", capsys, monkeypatch)
+    assert "17% of the pixels have no label" in said
+    assert numbers(r"accuracy ([\d.]+)%", said)[0] > 90
+    assert "the same weights as with whole batches: True" in said
+
+
+def test_generator_data(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("generator_data.py", capsys, monkeypatch)
+    first, last = numbers(r"loss from ([\d.]+) to ([\d.]+)", said)
+    assert last < 0.1 * first
+    assert "stopped and resumed at step 41: the same weights: True" in said
+
+
+def test_cycles(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("cycles.py", capsys, monkeypatch)
+    assert "suggestion 0.0" in said
+    assert re.search(r"    1     0 to 69  0\.0\d+", said)
+    assert numbers(r"accuracy ([\d.]+)%", said)[0] > 90
+
+
+def test_two_processes_and_sharding(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both on the same two processes, with the environment that torchrun gives: the numbers of one process."""
+    names = ("two_processes.py", "sharding.py")
+    paths = [str(EXAMPLES / name) for name in names]
+    code = f"import runpy\nfor one in {paths}:\n    runpy.run_path(one, run_name='__main__')"
+    codes = waited_for(start(2, tmp_path, ["-W", "error", "-c", code]))
+    said = (tmp_path / "said-0.txt").read_text()
+    assert codes == [0, 0], said
+    for name, share in zip(names, ("", ", 50% of the weights each"), strict=True):
+        alone = decimals(run_here(name, capsys, monkeypatch))
+        (line,) = re.findall(rf"^2 processes{share}: .*", said, re.MULTILINE)
+        assert decimals(line) == pytest.approx(alone, abs=2e-4)
+    assert len(decimals(said)) == 3
+
+
+def decimals(said: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d\.\d{4}", said)]
 
 
 @pytest.mark.extras
@@ -35,8 +169,9 @@ def test_hugging_face(tmp_path: Path) -> None:
     assert sizes["lora"] < 0.2 * sizes["run"]
 
 
-def test_update_cycle() -> None:
-    rows = re.findall(r"(SGD|AdamW) +(\d+) +(\d+) +(\d+) +([\d.]+)% +(\S+)", run("update_cycle.py"))
+def test_update_cycle(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = run_here("update_cycle.py", capsys, monkeypatch)
+    rows = re.findall(r"(SGD|AdamW) +(\d+) +(\d+) +(\d+) +([\d.]+)% +(\S+)", said)
     assert len(rows) == 18
     for _optimizer, batch, size, cycle, naive, ours in rows:
         assert int(size) * int(cycle) == int(batch)

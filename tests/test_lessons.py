@@ -1,4 +1,4 @@
-"""docs/learn: each page runs, prints what it shows, has the figure of its own experiment, and names mistakes that the doctor knows."""
+"""docs/learn: each page runs, prints what it shows, has a figure of its own experiment, and names mistakes that the doctor knows."""
 
 import re
 import runpy
@@ -12,7 +12,7 @@ from blocks import blocks
 ROOT = Path(__file__).parent.parent
 LEARN = ROOT / "docs" / "learn"
 PAGES = sorted(page for page in LEARN.glob("*.md") if page.stem != "index")
-# Their curves depend on how torch draws a mask, or on where a range test ends: the words of the figure are compared, not its points.
+# Their curves depend on how torch draws a mask, or on where a range test ends: of these figures the words are compared.
 LOOSE = {"modes", "one-cycle", "cycles"}
 PIXELS = 3.0
 

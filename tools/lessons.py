@@ -58,10 +58,8 @@ def with_outputs(text: str, said: list[str]) -> str:
 
 def figure(lesson: str, names: Names) -> str:
     """The figure of a page as SVG, from the names that its code defines."""
-    if lesson == "autograd-graph":
-        picture = str(names["graph"].svg())
-    else:
-        picture = draw(CHARTS[lesson](names), background="var(--ground)")
+    is_graph = lesson == "autograd-graph"
+    picture = names["graph"].svg() if is_graph else draw(CHARTS[lesson](names), background="var(--ground)")
     opening, _, rest = picture.partition(">")
     return f"{opening}><style>{LOOK}</style>{rest}\n"
 
