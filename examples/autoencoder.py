@@ -45,12 +45,13 @@ def show(pictures: Tensor) -> str:
 
 def main() -> None:
     trainer = build()
-    last = trainer.fit().last
+    trainer.fit()
+    found = trainer.evaluate()
     images, _ = data.digits()
     nothing = mse_loss(images.mean(0, keepdim=True).expand_as(images), images)
     print(show(images[:6]))
     print(show(trainer.predict(images[:6])))
-    print(f"error {last['valid/loss']:.4f}; the mean image would have {nothing:.4f}")
+    print(f"error {found['valid/loss']:.4f}; the mean image would have {nothing:.4f}")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,9 @@ def build(lr: float = 0.01, epochs: int = 5) -> Trainer:
 def main() -> None:
     trainer = build()
     print(trainer)
-    last = trainer.fit().last
-    print(f"valid loss {last['valid/loss']:.3f}, accuracy {last['valid/accuracy']:.1%}")
+    trainer.fit()
+    found = trainer.evaluate()
+    print(f"valid loss {found['valid/loss']:.3f}, accuracy {found['valid/accuracy']:.1%}")
 
 
 if __name__ == "__main__":

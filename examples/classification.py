@@ -36,8 +36,9 @@ def build(lr: float = 0.03, epochs: int = 8) -> Trainer:
 
 def main() -> None:
     trainer = build()
-    history = trainer.fit()
-    print(f"best valid accuracy {history.best['valid/accuracy']:.1%}, test accuracy {history.test['test/accuracy']:.1%}")
+    trainer.fit()
+    valid, test = trainer.evaluate()["valid/accuracy"], trainer.evaluate("test")["test/accuracy"]
+    print(f"best valid accuracy {valid:.1%}, test accuracy {test:.1%}")
     images, labels = data.digits()
     matrix = torch.tensor(trainer.evaluate((images, labels), report=True).tables["data/confusion_matrix"])
     wrong = matrix.clone().fill_diagonal_(0)

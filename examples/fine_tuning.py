@@ -59,7 +59,7 @@ def main() -> None:
         if (update.step + 1) % trainer.steps_per_epoch == 0:
             moved = not torch.equal(before, trainer.model.body[1].weight)
             print(f"epoch {update.epoch}: loss {update.loss:.3f}, the body {'has moved' if moved else 'has not moved'}")
-    print(f"accuracy {trainer.history.last['valid/accuracy']:.1%}")
+    print(f"accuracy {trainer.evaluate()['valid/accuracy']:.1%}")
 
 
 if __name__ == "__main__":

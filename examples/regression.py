@@ -4,7 +4,7 @@ python examples/regression.py
 """
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
@@ -55,8 +55,9 @@ class Standardise(nn.Module):
 
 def main() -> None:
     trainer = build()
-    last = trainer.fit().last
-    print(f"r2 {last['valid/r2']:.3f}, off by {100 * last['valid/mae']:.0f} thousand on average")
+    trainer.fit()
+    found = trainer.evaluate()
+    print(f"r2 {found['valid/r2']:.3f}, off by {100 * found['valid/mae']:.0f} thousand on average")
     new = pd.DataFrame({"rooms": [3.0], "age": [10.0], "area": [90.0]})  # columns are found by name
     print(f"90 square metres, 10 years, 3 rooms: {100 * trainer.predict(new)[0]:.0f} thousand")
 

@@ -46,8 +46,9 @@ def main() -> None:
     masks = label(data.digits()[0])
     print(f"{(masks == IGNORED).float().mean():.0%} of the pixels have no label")
     trainer = build()
-    last = trainer.fit().last
-    print(f"accuracy {last['valid/accuracy']:.1%}, intersection over union {last['valid/iou']:.2f}")
+    trainer.fit()
+    found = trainer.evaluate()
+    print(f"accuracy {found['valid/accuracy']:.1%}, intersection over union {found['valid/iou']:.2f}")
     whole = build(update_cycle=1)
     whole.fit()
     weights, others = trainer.model.state_dict(), whole.model.state_dict()

@@ -47,10 +47,11 @@ def main() -> None:
     trainer = build()
     held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in trainer.model.parameters())
     total = sum(p.numel() for p in trainer.model.parameters())
-    last = trainer.fit().last
+    trainer.fit()
+    found = trainer.evaluate()
     if trainer.rank == 0:
         share = f"{held / total:.0%} of the weights each"
-        print(f"{trainer.processes} processes, {share}: valid loss {last['valid/loss']:.4f}")
+        print(f"{trainer.processes} processes, {share}: valid loss {found['valid/loss']:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/learn: each page runs, prints what it shows, has a figure of its own experiment, and names mistakes that the doctor knows."""
+"""docs/learn: each page runs, prints what it shows, has a figure of its own experiment, and names mistakes the doctor knows."""
 
 import re
 import runpy
