@@ -99,6 +99,19 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / link).exists(), link
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_anchors_are_headings(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose):
+        assert anchor in headings(page.parent / link if link else page), f"{link}#{anchor}"
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page as the ends of addresses."""
+    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^#+ (.*)$", prose, re.MULTILINE)}
+
+
 PICTURES = sorted((ROOT / "docs" / "pictures").iterdir())
 
 
