@@ -15,6 +15,7 @@ from distributed.conftest import start, waited_for
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+DOCTOR = [f"doctor/{path.name}" for path in EXAMPLES.glob("doctor/*")]
 # They have more to show than a few changed lines.
 LARGER = {"gan.py", "hugging_face.py", "language_model.py", "loggers.py", "sklearn_search.py", "sweep.py", "update_cycle.py"}
 
@@ -40,8 +41,8 @@ def numbers(pattern: str, said: str) -> list[float]:
 def test_the_index_has_all_of_them() -> None:
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \[(\S+)\]\((\S+)\)", index, re.MULTILINE)
-    assert all(name.rstrip("/") == link and (EXAMPLES / link).exists() for name, link in rows)
-    assert sorted(name for name, _ in rows) == sorted([*NAMES, "notebook.ipynb", "doctor/"])
+    assert all(name == link and (EXAMPLES / link).is_file() for name, link in rows)
+    assert sorted(name for name, _ in rows) == sorted([*NAMES, "notebook.ipynb", *DOCTOR])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LARGER and name != "base.py"])
