@@ -17,7 +17,16 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 DOCTOR = [f"doctor/{path.name}" for path in EXAMPLES.glob("doctor/*")]
 # They have more to show than a few changed lines.
-LARGER = {"gan.py", "hugging_face.py", "language_model.py", "loggers.py", "sklearn_search.py", "sweep.py", "update_cycle.py"}
+LARGER = {
+    "gan.py",
+    "hugging_face.py",
+    "language_model.py",
+    "loggers.py",
+    "read_run.py",
+    "sklearn_search.py",
+    "sweep.py",
+    "update_cycle.py",
+}
 
 
 def run(name: str, *arguments: str) -> str:
