@@ -1,6 +1,7 @@
 """TensorBoard, MLflow, W&B, trackio and CSV at once, on a run that was killed: each has the points of the history, once."""
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -8,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,7 +113,7 @@ def wandb_curves(run: Path) -> Curves:
 
     run_id = json.loads((run / "wandb.json").read_bytes())["id"]
     found: Curves = {}
-    for path in sorted((run / "wandb").glob(f"offline-run-*-{run_id}/*.wandb")):
+    for path in sorted((run / "wandb").glob(f"offline-run-*-{run_id}*/run-{run_id}.wandb")):
         for row in read_history(path):
             for name in [name for name in row if not name.startswith("_")]:
                 found.setdefault(name, []).append((row["_step"], row[name]))
@@ -240,6 +243,63 @@ def test_all_loggers_change_no_bit_and_a_pause_leaves_no_trace(tmp_path: Path) -
     assert_equal(lean.model.state_dict(), watched.model.state_dict())
     for name in NAMES:
         assert_same_points(CURVES[name](tmp_path / "run"), curves_of(watched.history.rows), name)
+
+
+@pytest.mark.usefixtures("stores")
+def test_two_starts_in_one_second_leave_no_double_point(tmp_path: Path) -> None:
+    """TensorBoard reads its files by name, where writer 10 (100, …) of a process stands before writer 9 (99, …)."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from instep.integrations.tensorboard import TensorBoard
+
+    number = 0
+    while len(str(number + 1)) == len(str(number + 2)):
+        writer = SummaryWriter(str(tmp_path / "others"))
+        number = int(Path(writer.file_writer.event_writer._file_name).name.rpartition(".")[2])
+        writer.close()
+    trainer = logged(tmp_path / "run", loggers=TensorBoard(pictures=False, graph=False))
+    time.sleep(1 - time.time() % 1)  # so that both starts are in one second, on a machine that is not very busy
+    leave_at(trainer, 7)
+    trainer.fit()
+    assert_same_points(tensorboard_curves(tmp_path / "run"), curves_of(trainer.history.rows), "tensorboard")
+
+
+def test_a_mark_is_never_torn(tmp_path: Path) -> None:
+    """Who reads it at any moment, as a process after a kill does, finds a whole one."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from instep.integrations.tensorboard import TensorBoard
+
+    logger = TensorBoard(tmp_path)
+    logger._folder, logger._writer = tmp_path, SummaryWriter(str(tmp_path))
+    logger._flush(0)
+    stop = threading.Event()
+
+    def write() -> None:
+        for step in itertools.takewhile(lambda _: not stop.is_set(), itertools.count()):
+            logger._flush(step)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert all(isinstance(json.loads((tmp_path / "tensorboard.json").read_bytes())["step"], int) for _ in range(20_000))
+    finally:
+        stop.set()
+        thread.join()
+        logger._writer.close()
+
+
+@pytest.mark.usefixtures("stores")
+def test_wandb_points_of_two_starts_in_one_second_are_found(tmp_path: Path) -> None:
+    from instep.integrations.wandb import read_points
+
+    logged(tmp_path, loggers="wandb").fit()
+    run_id = json.loads((tmp_path / "wandb.json").read_bytes())["id"]
+    before = read_points(tmp_path / "wandb", run_id)
+    assert before["loss"] == set(range(1, 13))
+    (made,) = (tmp_path / "wandb").glob("offline-run-*")
+    made.rename(made.with_name(f"{made.name}-1"))  # as W&B names the second one
+    assert read_points(tmp_path / "wandb", run_id) == before
 
 
 @pytest.mark.usefixtures("stores")

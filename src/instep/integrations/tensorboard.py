@@ -5,6 +5,7 @@ Event files only grow. A run that goes on writes a further one, which begins wit
 """
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,7 +87,9 @@ class TensorBoard:
         """Rows before `step` are in the files now, and outlive this process."""
         self._writer.flush()
         sizes = {path.name: path.stat().st_size for path in self._folder.glob(EVENTS)}
-        (self._folder / MARK).write_text(json.dumps({"step": step, "sizes": sizes}) + "\n", encoding="utf-8")
+        beside = self._folder / f"{MARK}.new"
+        beside.write_text(json.dumps({"step": step, "sizes": sizes}) + "\n", encoding="utf-8")
+        os.replace(beside, self._folder / MARK)  # the old mark or the new one: a torn one would take back the pictures
         self._flushed_s = time.monotonic()
 
     def _written_up_to(self) -> int | None:

@@ -89,9 +89,12 @@ class WandB:
 
 
 def read_points(folder: Path, run_id: str) -> Points:
-    """The points of a run, from all files that W&B has of it; each start of a run has its own."""
+    """The points of a run, from all files that W&B has of it.
+
+    Each start has a folder of its own, by the second; a second one in the same second ends in -1.
+    """
     points: Points = {}
-    for path in sorted(folder.glob(f"*run-*-{run_id}/run-{run_id}.wandb")):
+    for path in sorted(folder.glob(f"*run-*-{run_id}*/run-{run_id}.wandb")):
         for numbers in read_history(path):
             for name in numbers:
                 points.setdefault(name, set()).add(int(numbers["_step"]))
