@@ -63,4 +63,4 @@ def test_it_runs_alone(wheel: Path, tmp_path: Path) -> None:
     assert "--instep-doctor" in python("-m", "pytest", "--help", cwd=work, path=installed)  # found by pytest itself
     python("-m", "instep", "init", cwd=work, path=installed)
     said = python("-m", "instep", "train", "train.py", "--epochs", "1", "--no-progress", cwd=work, path=installed)
-    assert "runs/train: train/loss" in said
+    assert "instep report runs/train" in said
