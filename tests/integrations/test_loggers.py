@@ -254,7 +254,7 @@ def test_two_starts_in_one_second_leave_no_double_point(tmp_path: Path) -> None:
 
     number = 0
     while len(str(number + 1)) == len(str(number + 2)):
-        writer = SummaryWriter(str(tmp_path / "others"))
+        writer: Any = SummaryWriter(str(tmp_path / "others"))
         number = int(Path(writer.file_writer.event_writer._file_name).name.rpartition(".")[2])
         writer.close()
     trainer = logged(tmp_path / "run", loggers=TensorBoard(pictures=False, graph=False))
