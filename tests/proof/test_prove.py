@@ -51,6 +51,31 @@ def test_a_limit_fails_until_it_is_allowed(capfd: pytest.CaptureFixture[str]) ->
     assert "a limit, allowed" in str(allowed)
 
 
+def test_a_limit_of_one_objective_does_not_hide_a_mistake_of_the_next() -> None:
+    """The first draws, which was allowed; the second is a mean over fewer samples than are counted."""
+    proof = instep.prove(two_objectives, steps=1, promises=["split"], allow=["draws"])
+    assert [cause.name for cause in proof["split"].causes] == ["draws", "wrong-weight"]
+    assert not proof.ok
+
+
+def two_objectives() -> Trainer:
+    models = {"a": zoo.small(nn.Dropout(0.5)), "b": zoo.small()}
+
+    def known(model: Any, batch: Any) -> torch.Tensor:
+        x, y = batch
+        return nn.functional.cross_entropy(model["b"](x[y != 0]), y[y != 0])
+
+    return Trainer(
+        models,
+        objective={"a": lambda model, batch: nn.functional.cross_entropy(model["a"](batch[0]), batch[1]), "b": known},
+        optimizer={name: torch.optim.SGD(model.parameters(), lr=0.1) for name, model in models.items()},
+        train=zoo.numbers(),
+        batch_size=12,
+        epochs=1,
+        progress=False,
+    )
+
+
 def test_the_command_fails_where_something_differs(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", f"{ZOO}:token_mean", "--steps", "1", "--promises", "split"]) == 1
     said = capfd.readouterr().out

@@ -135,12 +135,15 @@ def follow(one: Trainer, other: Trainer) -> None:
 
 
 def _causes(run: Run, pieces: int, gap: Gap) -> list[Cause]:
+    """Of every objective: what is known of one says nothing of the next."""
+    found: list[Cause] = []
     for stepper in run.steppers:
+        if stepper.batch is None:  # one that has its turn later (update_every)
+            continue
         with case_of(run, stepper) as case:
-            found = find_split_causes(case, pieces, gap.bound)
-        if found:
-            return found
-    return [of_buffers(list(gap.buffers), pieces)] if gap.buffers else []
+            found += find_split_causes(case, pieces, gap.bound)
+    found = list(dict.fromkeys(found))
+    return found or ([of_buffers(list(gap.buffers), pieces)] if gap.buffers else [])
 
 
 @contextlib.contextmanager
