@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import instep
 from instep.errors import DescriptionError
+from instep.proof.result import Proof, Row
 from proof import zoo
 from proof.zoo import numbers, small
 
@@ -37,6 +38,40 @@ def test_the_cause_is_named() -> None:
     norm = instep.prove_update_cycle(small(nn.BatchNorm1d(8)), F.cross_entropy, numbers(), cycles=(2,), allow=["batchnorm"])
     assert norm.rows[0].causes[0].where == "1 (BatchNorm1d)"
     assert norm.ok
+
+
+def test_a_piece_without_a_target_fails_in_words() -> None:
+    def known(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def counted(model: nn.Module, batch: tuple[Tensor, Tensor]) -> instep.Loss:
+        count = (batch[1] != -100).sum()
+        return instep.Loss(F.cross_entropy(model(batch[0]), batch[1], reduction="sum") / count.clamp(min=1), count)
+
+    x, y = numbers()
+    y = torch.cat([torch.full((len(y) // 4,), -100), y[len(y) // 4 :]])
+    proof = instep.prove_update_cycle(small(), known, (x, y), cycles=(2, 8))
+    assert [row.verdict for row in proof.rows] == ["differs", "fails"]
+    assert "A mean over nothing is nan" in proof.rows[1].meaning
+    assert instep.prove_update_cycle(small(), counted, (x, y), cycles=(2, 8)).ok
+    with pytest.raises(instep.errors.NonFiniteLoss):  # nothing to compare with: the whole batch has no finite loss
+        instep.prove_update_cycle(small(), known, (x, torch.full_like(y, -100)), cycles=(2,))
+
+
+def test_two_causes_do_not_claim_to_be_the_only_one() -> None:
+    both = instep.prove_update_cycle(small(nn.BatchNorm1d(8), nn.Dropout(0.5)), F.cross_entropy, numbers(), cycles=(2,)).rows[0]
+    assert [cause.name for cause in both.causes] == ["batchnorm", "draws"]
+    assert all("and the other causes taken away" in cause.what for cause in both.causes)
+    alone = instep.prove_update_cycle(small(nn.Dropout(0.5)), F.cross_entropy, numbers(), cycles=(2,)).rows[0]
+    assert "with the draws held alike it is equal" in alone.causes[0].what
+
+
+def test_every_row_that_does_not_hold_says_so() -> None:
+    rows = [Row(name, "", "differs", 1e-2, "First to differ: batch, in update 0.") for name in ("observe", "tune")]
+    text = str(Proof((*rows, Row("resume", "", "differs", 0.0, "First to differ: opt/lr."))))
+    assert "observe: First to differ" in text
+    assert "tune: First to differ" in text
+    assert "differs 0" not in text  # no number where what differs is no tensor
 
 
 def loop(*, drop: float = 0.0, forget: bool = False, counts: bool = False, host: bool = False) -> Any:

@@ -33,7 +33,7 @@ class ProveOptions:
     promises: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="NAME[,NAME …]", help_behavior_hint="(default: all that apply)")
     ] = ()
-    """Which promises to try: split, interrupt, spread, load, observe, tune, overflow, plain."""
+    """Which promises to try: split, interrupt, spread, load, observe, tune, overflow, plain; repeat always is."""
     allow: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME[,NAME …]", help_behavior_hint="(default: none)")] = ()
     """Limits that are known and meant, like draws (dropout) or batchnorm: what differs by them is shown, and does not fail."""
     json: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None

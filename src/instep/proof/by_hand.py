@@ -1,6 +1,7 @@
 """Proofs for loops of people's own, without a Trainer: a split batch beside the whole, a resumed loop beside one that ran on."""
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from instep import keys
 from instep.data.batch_layout import BatchLayout
 from instep.data.pieces import bounds
 from instep.data.structure import map_columns
-from instep.errors import DescriptionError
+from instep.errors import DescriptionError, NonFiniteLoss
 from instep.loop.holders import find_holders
 from instep.loop.objective import Loss, Objective, as_loss, from_loss
 from instep.loop.out_of_memory import own_attributes
@@ -23,7 +24,7 @@ from instep.proof.resume_by_hand import Made, resume_row, train_on
 from instep.proof.split import BOUNDS, name_of
 from instep.proof.split_causes import find_split_causes, line_of
 from instep.proof.subject import quiet, rounds_to, widened, widened_loss
-from instep.text import cut, listed, plural
+from instep.text import cut, listed, number, plural
 
 SEED = 0
 
@@ -61,7 +62,10 @@ def _split_row(model: nn.Module, loss_fn: Any, batch: Any, pieces: int, samples:
     if pieces > samples:
         return Row("split", words, "does not apply", meaning=f"{plural(samples, 'sample')} cannot be split into {pieces}.")
     own = next((p.dtype for p in model.parameters() if p.dtype in BOUNDS), torch.float32)
-    measured, refused = {own: _measure(model, loss_fn, batch, pieces, own)}, ""
+    try:
+        measured, refused = {own: _measure(model, loss_fn, batch, pieces, own)}, ""
+    except NonFiniteLoss as error:
+        return Row("split", words, "fails", meaning=_of_nonfinite(model, loss_fn, batch, error))
     if own is not torch.float64:
         try:
             measured[torch.float64] = _measure(model, loss_fn, batch, pieces, torch.float64)
@@ -77,6 +81,19 @@ def _split_row(model: nn.Module, loss_fn: Any, batch: Any, pieces: int, samples:
     remark = f" {listed(noise, 4)}: gradient is rounding noise." if noise else ""
     meaning = f"the gradient is that of the whole batch; the rest is rounding: {said}.{refused}{remark}"
     return Row("split", words, "exact", measured[own][0], meaning, **common, noise=tuple(noise))
+
+
+def _of_nonfinite(model: nn.Module, loss_fn: Any, batch: Any, error: NonFiniteLoss) -> str:
+    """What a loss that is not finite in the pieces means; where the whole batch has one too, that is the user's error."""
+    case = _case(copy.deepcopy(model), loss_fn, _objective(loss_fn), batch)
+    with quiet(), torch.no_grad():
+        whole = float(case.forward(*case.cut(1)[0]).value)
+    if not math.isfinite(whole):
+        raise error
+    return (
+        f"{str(error).partition(';')[0]}, and that of the whole batch {number(whole)}. A mean over nothing is nan, as where all "
+        "targets of a micro-batch are ignored: return Loss(total / count.clamp(min=1), count), which leaves such a piece out."
+    )
 
 
 def _measure(

@@ -65,10 +65,11 @@ class Row:
 
     @property
     def result(self) -> str:
-        """`bitwise`, `exact 3e-8`, `differs 2e-2`, `does not apply`."""
+        """`bitwise`, `exact 3e-8`, `differs 2e-2`, `does not apply`; `differs` alone where what differs is no tensor."""
         from instep.proof.subject import rounds_to
 
-        return self.verdict if self.size is None or self.verdict == "bitwise" else f"{self.verdict} {rounds_to(self.size)}"
+        has_no_size = self.size is None or self.verdict == "bitwise" or (self.verdict == "differs" and self.size == 0)
+        return self.verdict if has_no_size else f"{self.verdict} {rounds_to(self.size or 0.0)}"
 
     @property
     def holds(self) -> bool:
@@ -183,7 +184,8 @@ def _style(result: str) -> str:
 
 def _explain(row: Row, allow: Sequence[str], width: int, paint: Paint, told: dict[Cause | str, str]) -> list[str]:
     """What the result of a row means; for those that do not hold with the causes. What was said of another is not repeated."""
-    lines = [f"{paint(row.promise, 'bold')}: {row.meaning}"] if row.meaning and row.meaning not in told else []
+    is_said = row.meaning in told and row.holds  # what does not hold is said in each row, even in the same words
+    lines = [f"{paint(row.promise, 'bold')}: {row.meaning}"] if row.meaning and not is_said else []
     told[row.meaning] = row.promise
     for cause in row.causes:
         limit = " (a limit, allowed)" if cause.name in allow else " (a limit: not promised)" if cause.is_limit else ""

@@ -94,8 +94,8 @@ def _causes(make: Callable[[], Made], steps: int, place: int, straight: Loop, be
             Cause(
                 "unsaved-state",
                 f"{found} differs although all that `state` holds was loaded, and the generators stood where they had stood.",
-                "put into `state` what the loop still needs: the scheduler, the GradScaler, the position in the data, counters. "
-                "Or make it a function of the update, as Instep does (instep.keys, instep.data.Order).",
+                "put into `state` what the loop still needs: the optimizer, the scheduler, the GradScaler, the position in the "
+                "data, counters. Or make it a function of the update, as Instep does (instep.keys, instep.data.Order).",
             )
         ]
     needed = [

@@ -1,6 +1,6 @@
 """Why a split changes an update: found by taking one thing after the other away, on the very batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ def find_split_causes(case: Case, pieces: int, bound: float) -> list[Cause]:
     if case.gap(pieces, ()) > bound:
         return [_mixing_module(case, pieces, bound) or _of_the_loss(case, pieces, bound)]
     alone = [thing for thing in (NORMS, DRAWS, STATE) if case.gap(pieces, (thing,)) > bound]
-    found = [_CAUSES[thing](case, pieces) for thing in alone]
+    others = "" if len(alone) == 1 else " and the other causes taken away"
+    found = [_CAUSES[thing](case, pieces, others) for thing in alone]
     if NORMS not in alone and STATE not in alone and (buffers := _buffers_apart(case, pieces, bound)):
         found.append(of_buffers(buffers, pieces))
     return found
@@ -71,28 +72,28 @@ def _at(line: str) -> str:
 # --- What was taken away
 
 
-def _of_norms(case: Case, pieces: int) -> Cause:
+def _of_norms(case: Case, pieces: int, others: str) -> Cause:
     names = [f"{name or 'the model'} ({type(norm).__name__})" for name, norm in case.norms().items()]
     gap = case.gap(pieces, (NORMS,))
     return Cause(
         "batchnorm",
         f"BatchNorm takes its statistics over a micro-batch: the gradient differs by {rounds_to(gap)}, and not at all with "
-        "running statistics.",
+        f"running statistics{others}.",
         "use GroupNorm or LayerNorm, freeze the norms with .eval(), or leave the batch whole: update_cycle=1.",
         listed(names, 4),
     )
 
 
-def _of_draws(case: Case, pieces: int) -> Cause:
+def _of_draws(case: Case, pieces: int, others: str) -> Cause:
     where = case.draws()
     gap = case.gap(pieces, (DRAWS,))
     shown = [name if place in ("", name) else f"{name} ({place})" for name, place in where.items()]
     return Cause(
         "draws",
-        f"the model draws random numbers, and another split draws other ones: the gradient differs by {rounds_to(gap)}; with the "
-        "draws held alike it is equal.",
-        "nothing, where other masks of the same kind are as good; else p=0, draws in the data set (keyed by sample), or "
-        "update_cycle=1.",
+        f"the forward draws random numbers, and another split draws other ones: the gradient differs by {rounds_to(gap)}; with "
+        f"the draws held alike{others} it is equal.",
+        "nothing, where other masks or other noise of the same kind are as good; else p=0 for dropout, draws in the data set "
+        "(keyed by sample), or update_cycle=1.",
         listed(shown, 4),
     )
 
@@ -107,7 +108,11 @@ def _of_state(case: Case, pieces: int) -> Cause:
     )
 
 
-_CAUSES = {NORMS: _of_norms, DRAWS: _of_draws, STATE: _of_state}
+_CAUSES: dict[str, Callable[[Case, int, str], Cause]] = {
+    NORMS: _of_norms,
+    DRAWS: _of_draws,
+    STATE: lambda case, pieces, others: _of_state(case, pieces),
+}
 
 
 def find_state_cause(case: Case, pieces: int, bound: float) -> list[Cause]:
