@@ -40,7 +40,8 @@ ANSWERS: dict[str, dict[str, Answer]] = {
     "centred": IN_MEMORY | {"split": Answer("differs", ("coupled-model",))},
     "counting_buffer": IN_MEMORY | {"split": STATE, "spread": STATE},
     "counting_buffer_used": IN_MEMORY | {"split": STATE, "spread": STATE},
-    "gan": IN_MEMORY | {"split": DRAWS, "tune": Answer("does not apply"), "plain": Answer("does not apply")},
+    "gan": IN_MEMORY
+    | {"split": Answer("differs", ("draws", "draws")), "tune": Answer("does not apply"), "plain": Answer("does not apply")},
     "token_mean": IN_MEMORY | {"split": Answer("differs", ("wrong-weight",))},
     "summed": IN_MEMORY | {"split": Answer("differs", ("wrong-weight",))},
     "own_generator": everywhere("unkeyed-randomness"),

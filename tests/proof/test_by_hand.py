@@ -66,6 +66,34 @@ def test_two_causes_do_not_claim_to_be_the_only_one() -> None:
     assert "with the draws held alike it is equal" in alone.causes[0].what
 
 
+class Noise(nn.Module):
+    """A generator: its only input is noise, so that with one value for every draw all samples are alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, count: int) -> Tensor:
+        made: Tensor = self.out(torch.randn(count, 4))
+        return made
+
+
+def test_allowed_draws_do_not_hide_a_wrong_weight() -> None:
+    def some(model: nn.Module, batch: Tensor) -> Tensor:
+        return model(len(batch))[batch[:, 0] > 0].square().mean()
+
+    def every(model: nn.Module, batch: Tensor) -> Tensor:
+        return model(len(batch)).square().mean()
+
+    x = numbers()[0]
+    wrong = instep.prove_update_cycle(Noise(), some, x, cycles=(2,), allow=["draws"])
+    assert [cause.name for cause in wrong.rows[0].causes] == ["draws", "wrong-weight"]
+    assert not wrong.ok
+    right = instep.prove_update_cycle(Noise(), every, x, cycles=(2,), allow=["draws"])
+    assert [cause.name for cause in right.rows[0].causes] == ["draws"]
+    assert right.ok
+
+
 def test_every_row_that_does_not_hold_says_so() -> None:
     rows = [Row(name, "", "differs", 1e-2, "First to differ: batch, in update 0.") for name in ("observe", "tune")]
     text = str(Proof((*rows, Row("resume", "", "differs", 0.0, "First to differ: opt/lr."))))

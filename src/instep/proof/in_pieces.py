@@ -66,13 +66,18 @@ class Case:
         held = dict.fromkeys(p for module in self.modules for p in module.parameters() if p.requires_grad)
         return list(held)
 
-    def gradient(self, pieces: int, active: Collection[str] = KEPT) -> Gradient:
-        """The gradient of the batch in so many pieces. What is not named as active is taken away; all is put back."""
+    def gradient(self, pieces: int, active: Collection[str] = KEPT, *, by_sample: bool = False) -> Gradient:
+        """The gradient of the batch in so many pieces. What is not named as active is taken away; all is put back.
+
+        Draws that are taken away are one value; with `by_sample`, noise with a row for each sample is a function of the sample.
+        """
         put_back = self.keep()
         found = Gradient([], [], [], [], [])
         try:
-            with self._without(active):
+            with self._without(active) as fixed:
                 for offset, piece in self.cut(pieces):
+                    if fixed is not None and by_sample:
+                        fixed.rows = (offset, self.size(piece))
                     if STATE not in active:
                         put_back()
                     self._add(found, offset, piece)
@@ -143,7 +148,8 @@ class Case:
         found.sizes.append(self.size(piece))
 
     @contextlib.contextmanager
-    def _without(self, active: Collection[str]) -> Iterator[None]:
+    def _without(self, active: Collection[str]) -> Iterator[Draws | None]:
+        fixed = None
         with contextlib.ExitStack() as stack:
             if NORMS not in active:
                 for norm in self.norms().values():
@@ -153,8 +159,8 @@ class Case:
                         norm.forward = _unchanged
                         stack.callback(norm.__dict__.pop, "forward")
             if DRAWS not in active:
-                stack.enter_context(Draws(self.model, is_fixed=True))
-            yield
+                fixed = stack.enter_context(Draws(self.model, is_fixed=True))
+            yield fixed
 
 
 def _unchanged(x: Tensor) -> Tensor:

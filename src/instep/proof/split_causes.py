@@ -22,10 +22,13 @@ def find_split_causes(case: Case, pieces: int, bound: float) -> list[Cause]:
     if not torch.equal(one.vector, other.vector):
         return [of_unsteady(case, one, other)]
     if case.gap(pieces, ()) > bound:
-        return [_mixing_module(case, pieces, bound) or _of_the_loss(case, pieces, bound)]
+        whole, cut = case.gradient(1, ()), case.gradient(pieces, ())
+        return [_mixing_module(case, pieces, bound) or _of_the_loss(case, pieces, bound, whole, cut)]
     alone = [thing for thing in (NORMS, DRAWS, STATE) if case.gap(pieces, (thing,)) > bound]
     others = "" if len(alone) == 1 else " and the other causes taken away"
     found = [_CAUSES[thing](case, pieces, others) for thing in alone]
+    if DRAWS in alone and (hidden := _weight_behind_draws(case, pieces, bound)):
+        found.append(hidden)
     if NORMS not in alone and STATE not in alone and (buffers := _buffers_apart(case, pieces, bound)):
         found.append(of_buffers(buffers, pieces))
     return found
@@ -218,8 +221,7 @@ def _apart(one: Tensor | None, other: Tensor | None) -> float:
     return float((one - other).abs().max()) / largest if largest else float((one - other).abs().max())
 
 
-def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
-    whole, cut = case.gradient(1, ()), case.gradient(pieces, ())
+def _of_the_loss(case: Case, pieces: int, bound: float, whole: Gradient, cut: Gradient) -> Cause:
     weights, residual = _fitting_weights(whole, cut)
     used = cut.weights
     if residual <= max(bound, 1e-6):
@@ -249,6 +251,19 @@ def _of_the_loss(case: Case, pieces: int, bound: float) -> Cause:
         "leave the batch whole: update_cycle=1, micro_batch_size=None, one process. Each part would be another loss.",
         case.line,
     )
+
+
+def _weight_behind_draws(case: Case, pieces: int, bound: float) -> Cause | None:
+    """A wrong weight that shows only where samples have noise of their own: with one value for all they are alike.
+
+    Only other weights that make the gradients equal prove it: noise may by chance have as many rows as there are samples.
+    """
+    whole, cut = case.gradient(1, (), by_sample=True), case.gradient(pieces, (), by_sample=True)
+    largest = float(whole.vector.abs().max()) if whole.vector.numel() else 0.0
+    if not largest or float((whole.vector - cut.vector).abs().max()) <= max(bound, 1e-6) * largest:
+        return None
+    found = _of_the_loss(case, pieces, bound, whole, cut)
+    return found if found.name == "wrong-weight" else None
 
 
 def _fitting_weights(whole: Gradient, cut: Gradient) -> tuple[list[float], float]:
