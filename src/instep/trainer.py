@@ -6,6 +6,7 @@ files. `run.assemble` puts the run together, `run.session` resumes, counts, eval
 
 import contextlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Never
 
@@ -237,7 +238,7 @@ class Trainer:
                 results = {}
                 for stepper in session.due():
                     with stepper.turn(batch, self.run.state.step):
-                        pieces, expected = stepper.pieces(batch), stepper.expected_count(batch)
+                        pieces, expected = stepper.pieces(batch), partial(stepper.expected_count, batch)
                         results[stepper.name] = stepper.run(pieces, stepper.objective, expected)
                 yield session.finish_update(batch, results)
 

@@ -44,7 +44,7 @@ def test_a_cell_is_watched(shell: Any, capsys: pytest.CaptureFixture[str]) -> No
 def test_what_a_cell_raises_comes_out(shell: Any, capsys: pytest.CaptureFixture[str]) -> None:
     result = shell.run_cell("%%doctor\nhidden = 3;\n1 / 0")
     assert isinstance(result.error_in_exec, ZeroDivisionError)
-    assert "instep doctor: nothing to say in 0 steps." in capsys.readouterr().out
+    assert "instep doctor: nothing found, and no step was watched." in capsys.readouterr().out
     assert shell.run_cell("%%doctor\nhidden;").success
     assert "3" not in capsys.readouterr().out.replace("nothing to say", "")
 

@@ -54,7 +54,11 @@ class Splitting:
         return other
 
     def run(
-        self, cycle: UpdateCycle, pieces: Pieces, objective: Callable[..., Loss], expected: float | None = None
+        self,
+        cycle: UpdateCycle,
+        pieces: Pieces,
+        objective: Callable[..., Loss],
+        expected: Callable[[], float | None] | None = None,
     ) -> StepResult:
         """One update; done again from its start, split finer, where it does not fit in memory."""
         put_back = self._keep(cycle)

@@ -5,6 +5,7 @@ They are counted nowhere.
 
 import itertools
 from collections.abc import Generator, Iterator
+from functools import partial
 
 from instep.data.loading.loader import Batch, Loader
 from instep.loop.out_of_memory import Splitting
@@ -31,7 +32,7 @@ def rehearse(
                 yield cycle.run([(0, batch.data)], stepper.objective)
                 continue
             try:
-                result = run(pieces(batch), stepper.objective, stepper.expected_count(batch))
+                result = run(pieces(batch), stepper.objective, partial(stepper.expected_count, batch))
             except (RuntimeError, MemoryError) as error:
                 explained = splitting.explain(error, batch)
                 if explained is None:

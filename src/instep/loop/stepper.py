@@ -26,7 +26,7 @@ from instep.schedules.drive import Drive
 
 KEYS_AHEAD = 64
 
-Run = Callable[[Iterable[Any], Callable[..., Loss], float | None], StepResult]
+Run = Callable[[Iterable[Any], Callable[..., Loss], Callable[[], float | None]], StepResult]
 Pieces = Callable[[Batch], Iterable[tuple[int, Any]]]
 
 
@@ -34,7 +34,7 @@ class Stepper:
     """What makes a step in an update: in each, or in every so many of them.
 
         with stepper.turn(batch, step):
-            result = stepper.run(stepper.pieces(batch), stepper.objective, stepper.expected_count(batch))
+            result = stepper.run(stepper.pieces(batch), stepper.objective, partial(stepper.expected_count, batch))
 
     Its schedule goes by its own steps: `made` counts them, without those that were skipped.
     """

@@ -120,11 +120,14 @@ class UpdateCycle:
         self._unread: list[tuple[int, Tensor]] = []  # an accelerator's flags: was something of this update not finite?
 
     def run(
-        self, micro_batches: Iterable[Any], objective: Callable[..., Loss | Tensor], expected: float | None = None
+        self,
+        micro_batches: Iterable[Any],
+        objective: Callable[..., Loss | Tensor],
+        expected: Callable[[], float | None] | None = None,
     ) -> StepResult:
         """Forward and backward over every micro-batch, then the step.
 
-        `expected` is what the counts of several micro-batches should add up to. The result does not depend on it, but for
+        `expected` says what the counts of several micro-batches should add up to. The result does not depend on it, but for
         rounding; where it is right, the gradients need not be multiplied at the end.
         """
         if self._open.pieces:
@@ -138,7 +141,7 @@ class UpdateCycle:
         if self._exchange is not None:
             sums = self._with_others(self._exchange, list(micro_batches), objective)
         else:
-            sums = Sums(self._on_nonfinite, expected)
+            sums = Sums(self._on_nonfinite, None if expected is None else expected())
             for micro_batch in micro_batches:
                 value = sums.add(self._forward(objective, micro_batch))
                 if value is not None:

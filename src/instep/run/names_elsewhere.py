@@ -34,7 +34,7 @@ MORE_CALLED_HERE = {
     "include_num_input_tokens_seen": "update.count in a loop of your own, and trainer.log(…)",
     **dict.fromkeys(
         ("run_name", "project", "trackio_space_id", "trackio_bucket_id", "trackio_static_space_id"),
-        "trainer.history, or the file history.jsonl in folder=",
+        'loggers="wandb" or another name, or an object with options, like instep.integrations.wandb',
     ),
     **dict.fromkeys(
         (

@@ -5,6 +5,7 @@ import itertools
 import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -414,7 +415,7 @@ class Run:
             for batch in itertools.islice(batches, min(2, self.state.steps_per_epoch)):
                 for stepper in self.steppers:
                     with stepper.turn(batch, self.state.step):
-                        stepper.run(stepper.pieces(batch), stepper.objective, stepper.expected_count(batch))
+                        stepper.run(stepper.pieces(batch), stepper.objective, partial(stepper.expected_count, batch))
             valid = self.evaluator.valid_loaders(feed)
             for one in valid.values():
                 closing.callback(one.close)

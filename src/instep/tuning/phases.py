@@ -7,6 +7,7 @@ in a phase counts there.
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,7 +84,7 @@ def clocked_updates(run: Run, clock: PhaseClock) -> Generator[None]:
                 results = {}
                 for stepper in session.due():
                     with stepper.turn(batch, run.state.step):
-                        pieces, expected = stepper.pieces(batch), stepper.expected_count(batch)
+                        pieces, expected = stepper.pieces(batch), partial(stepper.expected_count, batch)
                         results[stepper.name] = stepper.run(pieces, _clocked(stepper.objective, clock), expected)
                 session.finish_update(batch, results)
             yield
