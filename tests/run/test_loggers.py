@@ -184,6 +184,7 @@ def copy_as_killed(trainer: Trainer, step: int, copy: Path) -> None:
     for update in trainer.updates():
         if update.step == step:
             assert trainer.folder is not None
+            trainer.run.saver._writer.wait()  # type: ignore[union-attr]  # names change while a checkpoint is written
             shutil.copytree(trainer.folder, copy)
             return
 
