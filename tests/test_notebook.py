@@ -37,8 +37,8 @@ def test_what_its_cells_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "progressbar" in first["data"]["text/html"]
     assert not [content for place, kind, content in messages if kind == "stream"]  # no line anywhere
 
-    said = re.fullmatch(r"finished at step 184 after \S+, best valid/loss (\S+) at step (\d+)", fit["text/plain"])
-    assert said
+    said = re.fullmatch(r"finished at step 184 after \S+, best valid/loss (\S+) in epoch 8 \(step (\d+)\)", fit["text/plain"])
+    assert said, fit["text/plain"]
     best = f"best valid/loss {said[1]} at step {said[2]}"
     assert best in history["text/html"]
     assert best in history["text/plain"].replace(")", "")
