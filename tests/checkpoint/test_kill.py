@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from checkpoint.made import in_a_child, same, small
-from instep.checkpoint import Checkpoint, Writer, locate, read, read_newest, steps, tensorfile, write
+from instep.checkpoint import Checkpoint, Writer, blocks, locate, read, read_newest, steps, write
 from instep.errors import CheckpointError
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs fork")
@@ -46,7 +46,7 @@ def dies_at(number: int, do: Callable[[], None]) -> bool:
     def child() -> None:
         for name in ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync"):
             setattr(os, name, counted(getattr(os, name)))
-        tensorfile._write_all = counted(tensorfile._write_all)
+        blocks._write_all = counted(blocks._write_all)
         do()
 
     code = in_a_child(child)

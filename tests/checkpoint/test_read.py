@@ -12,8 +12,8 @@ import torch
 
 from checkpoint.made import realistic, same, shelf_of, small
 from instep.checkpoint import Checkpoint, Writer, jsontext, locate, manifest_of, read, read_newest, verify, write
+from instep.checkpoint.blocks import FileSummary
 from instep.checkpoint.manifest import Manifest
-from instep.checkpoint.tensorfile import FileSummary
 from instep.errors import CheckpointError
 
 

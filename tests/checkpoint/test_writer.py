@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from checkpoint.made import realistic, same, small
-from instep.checkpoint import Checkpoint, Writer, check, read, read_newest, steps, tensorfile, write
+from instep.checkpoint import Checkpoint, Writer, blocks, check, read, read_newest, steps, write
 from instep.checkpoint import writer as writer_module
 from instep.checkpoint.copies import Copies
 from instep.checkpoint.encoded import encode_checkpoint
@@ -301,5 +301,5 @@ def test_a_nearly_full_disk_takes_less_than_it_is_given(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     file = Stingy()
-    written = tensorfile.write_chunks(file, [b"hello ", memoryview(b"world")])  # type: ignore[arg-type]
+    written = blocks.write_chunks(file, [b"hello ", memoryview(b"world")])  # type: ignore[arg-type]
     assert (file.content, written.size_bytes) == (b"hello world", 11)

@@ -15,9 +15,9 @@ from distributed.sizes import each_on_its_sizes, sizes
 from distributed.test_worlds import Alone, Worlds, close
 from instep import Trainer, load_model
 from instep.checkpoint import read
+from instep.checkpoint.blocks import FileSummary
 from instep.checkpoint.checkpoint_folder import read_manifest
 from instep.checkpoint.manifest import Manifest
-from instep.checkpoint.tensorfile import FileSummary
 from instep.distributed.shard import units_of
 from instep.errors import CheckpointError, DescriptionError
 from run.test_format import READER, assert_same, plain

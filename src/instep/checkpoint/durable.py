@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from instep.checkpoint.tensorfile import FileSummary, write_chunks
+from instep.checkpoint.blocks import FileSummary, write_chunks
 from instep.errors import CheckpointError
 
 # Hidden names of what is on its way in or out; `checkpoint_folder.clean_up` knows what to do with each.

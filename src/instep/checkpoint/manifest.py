@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from instep.checkpoint import jsontext
+from instep.checkpoint.blocks import FileSummary
 from instep.checkpoint.encoded import LIMIT_STEP
-from instep.checkpoint.tensorfile import FileSummary
 from instep.errors import CheckpointError
 
 MANIFEST, STATE_FILE, ENDING = "MANIFEST.json", "state.json", ".safetensors"

@@ -13,11 +13,12 @@ from typing import BinaryIO, TypeVar
 from torch import Tensor
 
 from instep.checkpoint import checkpoint_folder, jsontext
+from instep.checkpoint.blocks import BLOCK_BYTES, FileSummary
 from instep.checkpoint.encoded import STATE, decode_checkpoint
 from instep.checkpoint.manifest import ENDING, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint, Skipped
 from instep.checkpoint.rows import SHARD, Holding, held_of, read_rows
-from instep.checkpoint.tensorfile import CHUNK_BYTES, FileSummary, read_tensors
+from instep.checkpoint.tensorfile import read_tensors
 from instep.errors import CheckpointError
 
 T = TypeVar("T")
@@ -142,6 +143,6 @@ def _content(file: BinaryIO, size: int) -> tuple[bytes, int]:
 
 def _checksum(file: BinaryIO, size: int) -> tuple[None, int]:
     checksum = 0
-    while chunk := file.read(CHUNK_BYTES):
+    while chunk := file.read(BLOCK_BYTES):
         checksum = zlib.crc32(chunk, checksum)
     return None, checksum

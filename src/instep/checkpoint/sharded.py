@@ -19,13 +19,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from instep.checkpoint import checkpoint_folder, jsontext
+from instep.checkpoint.blocks import BLOCK_BYTES, FileSummary
 from instep.checkpoint.durable import WRITING, discard, put_in_place, sync_folder, write_file
 from instep.checkpoint.encoded import STATE, require_part_name
 from instep.checkpoint.layout import plan_layout
 from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint
 from instep.checkpoint.tagged import Encoder
-from instep.checkpoint.tensorfile import CHUNK_BYTES, FileSummary
 from instep.checkpoint.write import explain, prepare_folder
 from instep.distributed.dtensors import is_sharded, local
 from instep.distributed.world import World
@@ -136,7 +136,7 @@ def _own_files(beside: Path, sealed: SealedShards, name: str, world: World) -> d
 def _summarise(path: Path) -> FileSummary:
     size, checksum = 0, 0
     with open(path, "rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
+        while chunk := file.read(BLOCK_BYTES):
             size, checksum = size + len(chunk), zlib.crc32(chunk, checksum)
     return FileSummary(size, checksum)
 

@@ -6,46 +6,16 @@ checksum. Bytes go from the tensors' own memory to the file, a few megabytes at 
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
 from instep.checkpoint import header
+from instep.checkpoint.blocks import BLOCK_BYTES
 from instep.checkpoint.dtypes import stored_form
 from instep.checkpoint.layout import Layout, StoredTensor
 from instep.errors import CheckpointError
-
-# Small enough to stay in the cache between the checksum and the file; large enough that a writer beside a run that is busy in
-# Python asks for the interpreter a few dozen times, not thousands.
-CHUNK_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class FileSummary:
-    """What a manifest says of a file."""
-
-    size_bytes: int
-    crc32: int
-
-
-def write_chunks(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> FileSummary:
-    """Write all of it. It is still to be synced."""
-    size, checksum = 0, 0
-    for chunk in chunks:
-        for begin in range(0, len(chunk), CHUNK_BYTES):
-            part = chunk[begin : begin + CHUNK_BYTES]
-            checksum = zlib.crc32(part, checksum)
-            _write_all(file, part)
-        size += len(chunk)
-    return FileSummary(size, checksum)
-
-
-def _write_all(file: BinaryIO, part: bytes | memoryview) -> None:
-    """An unbuffered file may take less than it is given, as on a disk that is nearly full."""
-    while part:
-        part = memoryview(part)[file.write(part) :]
 
 
 def chunks_of(layout: Layout, tensors: Mapping[str, Tensor], head: bytes) -> Iterable[bytes | memoryview]:
@@ -82,8 +52,8 @@ def _read_one(file: BinaryIO, one: StoredTensor, checksum: int) -> tuple[Tensor,
     except RuntimeError:  # the shape fits the file, so it is the memory that does not
         raise CheckpointError(f"tensor {one.name[:80]!r} needs {one.size_bytes:,} bytes of memory, which there are not") from None
     memory = as_bytes(rows)
-    for begin in range(0, len(memory), CHUNK_BYTES):
-        part = memory[begin : begin + CHUNK_BYTES]
+    for begin in range(0, len(memory), BLOCK_BYTES):
+        part = memory[begin : begin + BLOCK_BYTES]
         if file.readinto(part) != len(part):  # type: ignore[attr-defined]  # a buffered file fills the whole of it
             raise CheckpointError(f"it ends within tensor {one.name[:80]!r}")
         checksum = zlib.crc32(part, checksum)
