@@ -23,6 +23,7 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)
 	@$(BIN)/instep train --fresh
+	@echo; echo "  To type these commands, first: source $(BIN)/activate"
 
 test: $(READY)
 	$(PYTEST)
