@@ -59,7 +59,11 @@ def test_the_libraries_do_the_same_work() -> None:
 
 
 def test_a_library_is_shown_at_its_best() -> None:
-    ways = [{"how": "a", "difference": 3e-3}, {"how": "b", "difference": 4e-8}, {"how": "c", "failed": "ended"}]
+    ways: list[dict[str, Any]] = [
+        {"how": "a", "difference": 3e-3},
+        {"how": "b", "difference": 4e-8},
+        {"how": "c", "failed": "ended"},
+    ]
     assert best(ways)["how"] == "b"
     assert [word(way) for way in ways] == ["3e-3", "**4e-8**", "failed"]
     assert word({"difference": 0.0}) == "**0**"

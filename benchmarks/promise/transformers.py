@@ -40,7 +40,8 @@ class WithLoss(nn.Module):
 def counted_loss(outputs: dict[str, Tensor], labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
     if num_items_in_batch is None:
         return cross_entropy(outputs["logits"], labels)
-    return cross_entropy(outputs["logits"], labels, reduction="sum") / num_items_in_batch
+    summed = cross_entropy(outputs["logits"], labels, reduction="sum")
+    return torch.div(summed, num_items_in_batch)
 
 
 def collate(samples: list[Pair]) -> dict[str, Tensor]:
