@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
 SEED ?= any
 MINUTES ?=
 
-.PHONY: setup demo test test-slow test-extras lint format docs spelling command-reference bench bench-peers pictures clean
+.PHONY: setup demo test test-slow test-extras lint format docs spelling command-reference bench bench-peers bench-promises pictures clean
 
 setup: $(READY)
 
@@ -23,6 +23,7 @@ $(READY): requirements.lock pyproject.toml
 
 demo: $(READY)
 	@$(BIN)/instep train --fresh
+	@echo; echo "  To type these commands, first: source $(BIN)/activate"
 
 test: $(READY)
 	$(PYTEST)
@@ -94,6 +95,10 @@ ARGS ?=
 
 bench-peers: $(PEERS)/.ready
 	$(PEERS)/bin/python -m benchmarks.peers $(ARGS)
+
+# The promises on Instep and on other libraries: make bench-promises ARGS=--write
+bench-promises: $(PEERS)/.ready
+	$(PEERS)/bin/python -m benchmarks.promises $(ARGS)
 
 $(PEERS)/.ready: benchmarks/peers.lock pyproject.toml
 	$(PYTHON) -m venv $(PEERS)

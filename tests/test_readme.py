@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from blocks import Blocks, blocks, differs
 from instep.cli import COMMANDS, doctor
+from instep.cli.recipes import starter
 from test_rooms import ROOMS
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +26,7 @@ BUILDS = {
     "prove",
     "preview",
     "graph",
-}  # have the options of a file's build() too
+}  # have the options of a file's build() too: here, of the one that `instep init` writes
 
 
 def options_of(command: str) -> set[str]:
@@ -32,7 +34,7 @@ def options_of(command: str) -> set[str]:
         return {one.replace("-", "_").strip("_") for one in (*doctor.VALUED, *doctor.FLAGS)}
     module = importlib.import_module(f"instep.cli.{command.replace('-', '_')}")
     own = getattr(module, f"{command.title().replace('-', '')}Options")  # FindLrOptions of find-lr
-    of_build = {"lr", "help"} if command in BUILDS else set()
+    of_build = {"help", *inspect.signature(starter.build).parameters} if command in BUILDS else set()
     switched_off = {f"no_{field.name}" for field in dataclasses.fields(own) if field.default is True}
     return {field.name for field in dataclasses.fields(own)} | switched_off | of_build
 
