@@ -107,9 +107,12 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
     """Calls in eval mode that recorded a graph which no backward and no autograd.grad used, of a model that is trained."""
     for mode in trace.part(Modes).all.values():
         trained = mode.train_steps + mode.eval_steps
+        in_rows = mode.wasted >= 2 * mode.wasted_stretches
+        apart = mode.wasted_stretches <= 0.34 * (trace.steps - mode.wasted_first + 1)
+        if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
+            trained = trace.steps  # an average of what is trained
         if trained < 3 or mode.wasted < 4 or mode.wasted < 0.5 * (mode.eval_calls - mode.eval_steps):
             continue
-        in_rows = mode.wasted >= 2 * mode.wasted_stretches
         yield Finding(
             "evaluated-with-grad",
             f"{mode.root.name} was called {mode.wasted} times in eval mode with a graph that nobody used.",

@@ -109,12 +109,24 @@ def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding 
             {"T_max": half, "epochs": passes},
             "scheduler.step()  # once an epoch; or T_max=epochs * len(loader)",
         )
-    milestones = scheduler.horizon.get("milestones")
-    reached = not by_hand or (milestones and max(milestones) <= passes)
-    if milestones and reached and epoch and max(milestones) < min(epoch, steps / 3) and passes >= 3 and scheduler.cuts >= 2:
+    size, gamma = scheduler.horizon.get("step_size"), scheduler.horizon.get("gamma", 1.0)
+    cut = scheduler.name == "StepLR" and isinstance(size, int) and gamma <= 0.9 and scheduler.lowest < 0.01 * scheduler.highest
+    if cut and size and 2 * size <= epoch and size <= passes and passes >= 3:
         return _wrong_unit(
             scheduled,
-            f"with every update: all of its milestones {milestones} were passed within the first epoch of {epoch:.0f} updates",
+            f"with every update: the learning rate was cut {epoch / size:.0f} times in an epoch of {epoch:.0f} updates",
+            {"step_size": size, "epochs": passes},
+            "scheduler.step()  # once an epoch, after the loop over batches",
+        )
+    milestones = scheduler.horizon.get("milestones")
+    reached = not by_hand or (milestones and max(milestones) <= passes)
+    last = max(milestones) if milestones else 0
+    of_epochs = epoch >= 5 and passes / 2 <= last <= passes and last < steps / 4  # would fit the epochs as well
+    if last and reached and epoch and (last < min(epoch, steps / 3) or of_epochs) and passes >= 3 and scheduler.cuts >= 2:
+        return _wrong_unit(
+            scheduled,
+            f"with every update: all of its milestones {milestones} were passed within the first {last / epoch:.1f} epochs of "
+            f"{epoch:.0f} updates",
             {"milestones": milestones, "epochs": passes},
             "scheduler.step()  # once an epoch, after the loop over batches",
         )
