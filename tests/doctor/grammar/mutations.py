@@ -42,7 +42,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "clip-late": _one("clip-after-step", SIMPLE, {"clip": ("norm", "value"), "clear": ("top", "after-step")}),
     "clip-part": _one("clip-of-partial-cycle", CYCLE, {"clip": ("norm", "value")}),
     "clip-generator": _one("clip-of-nothing", SIMPLE, {"clip": ("norm",), "checkpoint": ("none", "save", "best")}),
-    "undivided": _one("accumulation-not-divided", CYCLE, {"loss": ("ce", "bce-logits", "mse", "flat", "huber")}),
+    "undivided": _one("accumulation-not-divided", CYCLE, {"loss": ("ce", "bce-logits", "mse", "flat", "huber"), "clip": ("none", "norm")}),
     "clear-each": _one("gradients-discarded", CYCLE, {"clear": ("after-step",)}),
     "tail": _one("accumulation-tail", CYCLE, {"cycle": (4,), "batches": (6, 10), "data": ("loader", "dataset", "split")}),
     "detached": _one("detached-loss", SIMPLE, {"clip": ("none",)}),
@@ -53,7 +53,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "schedule-wrong-unit", SIMPLE, JUDGED, {"schedule": ("step", "cosine", "multistep"), "epochs": (8, 10)}
     ),
     "schedule-by-epoch": _one("schedule-wrong-unit", SIMPLE, JUDGED, {"schedule": ("onecycle", "cosine-batch", "linear")}),
-    "plateau-sign": _one("plateau-wrong-sign", SIMPLE, JUDGED, {"schedule": ("plateau",), "head": ("classes",), "epochs": (10,)}),
+    "plateau-sign": _one("plateau-wrong-sign", SIMPLE, JUDGED, {"schedule": ("plateau",), "kind": ("rows",), "head": ("classes",), "epochs": (10,), "batches": (24,)}),
     "lambda-lr": _one("lambda-absolute-lr", SIMPLE, {"schedule": ("lambda-epoch",)}),
     "recreated": _one(
         "optimizer-recreated",
@@ -82,13 +82,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     "batch-of-one": _one("batchnorm-of-one", SIMPLE, {"body": ("cnn",), "data": ("loader",), "schedule": ("none",)}),
     "dropout-1": _one("dropout-extreme", {"head": ("classes", "binary", "values")}),
     "overlap": _one("train-valid-overlap", LOADED, {"data": ("loader", "sampler"), "kind": ("rows", "images", "sequence")}),
-    "not-shuffled": _one("not-shuffled", {"data": ("loader", "batches", "inline"), "head": ("classes",), "batch": (8, 12)}),
+    "not-shuffled": _one("not-shuffled", {"data": ("loader", "batches", "inline"), "head": ("classes",), "loss": ("ce", "smooth", "margin"), "batch": (8, 12)}),
     "sampler-epoch": _one("sampler-epoch-not-set", {"data": ("sampler",)}),
     "same-batch": _one("same-batch-every-step", {"data": ("loader",), "ragged": (False,)}),
     "augmented-validation": _one("augmented-validation", LOADED, {"data": ("dataset",), "kind": ("rows", "images", "sequence")}),
     "leak": _one("future-leaks", {"kind": ("text",), "body": ("causal", "attention")}),
-    "batch-first": _one("batch-first", {"kind": ("sequence",), "body": ("lstm", "gru-time")}),
-    "viewed": _one("batch-mixed", {"kind": ("sequence",), "body": ("gru-time",)}),
+    "batch-first": _one("batch-first", {"kind": ("sequence",), "body": ("lstm", "gru-time"), "batch": (8, 12)}),
+    "viewed": _one("batch-mixed", {"kind": ("sequence",), "body": ("gru-time",), "batch": (8, 12)}),
     "unregistered": _one("unregistered-module", {"body": ("residual",), "optimizer": PLAIN}),
     "head-forgotten": _one("parameter-not-optimized", _BODY, SIMPLE),
     "body-forgotten": _one("parameter-not-optimized", _BODY, SIMPLE),
@@ -98,7 +98,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "frozen-moves": _one(
         "frozen-parameter-moves", _BODY, {"freeze": ("later",), "clear": ("in-place", "zero-by-hand"), "optimizer": MOVING, "cycle": (1,)}
     ),
-    "copied-weights": _one("weights-not-tied", {"kind": ("text",), "tied": (False,)}),
+    "copied-weights": _one("weights-not-tied", {"kind": ("text",), "tied": (False,), "optimizer": PLAIN}),
     "zero-weights": _one("symmetric-weights", {"kind": ("rows",), "body": ("mlp", "mlp-dropout"), "optimizer": PLAIN}),
     "teacher": _one("teacher-shares-weights", JUDGED, SIMPLE, {"ema": ("copy",)}),
     "bfloat16": _one(

@@ -116,7 +116,7 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
         yield _unshuffled(
             loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
         )
-    if not trace.part(Loaders).all:
+    if not trace.part(Loaders).is_training():
         yield from _not_shuffled_by_hand(trace)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.modes import Modes, Stretch
@@ -111,6 +112,8 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
         apart = mode.wasted_stretches <= 0.34 * (trace.steps - mode.wasted_first + 1)
         if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
             trained = trace.steps  # an average of what is trained
+        if not trace.steps and in_rows and trace.part(ByHand).moved:
+            trained = mode.root.trained  # updates by hand
         if trained < 3 or mode.wasted < 4 or mode.wasted < 0.5 * (mode.eval_calls - mode.eval_steps):
             continue
         yield Finding(

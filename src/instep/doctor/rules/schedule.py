@@ -68,7 +68,7 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
         if scheduler.steps >= 0.7 * owner.all_steps:
             finding = _counts_epochs(scheduled, by_hand[0] if by_hand else passes, by_hand is not None)
         elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
-            finding = _counts_batches(scheduled)
+            finding = _counts_batches(scheduled, trace.steps)
         if finding is not None:
             found.setdefault(owner.number, finding)
     yield from found.values()
@@ -133,15 +133,15 @@ def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding 
     return None
 
 
-def _counts_batches(scheduled: Scheduled) -> Finding | None:
-    """Stepped far less often than the optimizer: does the horizon count updates?"""
+def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:
+    """Stepped far less often than the optimizer: does the horizon count updates? Those of a resumed run belong together."""
     scheduler, owner, rate = scheduled
     steps, each = owner.all_steps, owner.all_steps / scheduler.steps
     horizon = next(
         (scheduler.horizon[name] for name in ("total_steps", "T_max", "total_iters") if name in scheduler.horizon), None
     )
     if isinstance(horizon, int) and scheduler.steps <= 0.5 * horizon:
-        planned = abs(horizon - steps) <= max(scheduler.steps, 0.02 * steps)
+        planned = any(abs(horizon - made) <= max(scheduler.steps, 0.02 * made) for made in (steps, all_steps))
         one_cycle = scheduler.name == "OneCycleLR" and horizon >= 3 * each and abs(horizon / each - round(horizon / each)) < 0.01
         of_loader = scheduler.name == "CosineAnnealingLR" and each >= 16 and horizon == round(each)
         if planned or one_cycle or of_loader:

@@ -138,7 +138,7 @@ class CallWatch:
         self._open: deque[CallKind] = deque(maxlen=64)  # calls that a backward may follow
         self._last_input: weakref.ref[Any] | None = None
         self._last_output: tuple[weakref.ref[Any], CallKind | None] | None = None
-        self._last_rows = -1
+        self._last_rows = self._last_storage = -1
 
     def install(self, observers: list[object]) -> None:
         for observer in observers:
@@ -265,7 +265,9 @@ class CallWatch:
             self._open.append(call.kind)
         output = first_tensor(call.output)
         self._last_output = (weakref.ref(output), call.kind) if output is not None else None
-        self._last_rows = len(output) if output is not None and output.dim() else -1
+        self._last_rows = self._last_storage = -1
+        if output is not None and output.dim() and not call.grad:
+            self._last_rows, self._last_storage = len(output), output.untyped_storage().data_ptr()
 
     def on_graded(self, tensor: Any) -> None:
         """A loss or an argmax was given this tensor."""
@@ -274,8 +276,11 @@ class CallWatch:
             self._last_output = None
 
     def on_loss(self, _: Any, __: Called, input: Tensor, ___: Any) -> None:
-        """Where nothing is recorded, nobody knows what a loss was computed from: right after a call, on as many rows, it is that."""
-        if torch.is_grad_enabled() or not input.dim() or len(input) != self._last_rows:
+        """Where nothing is recorded, nobody knows what a loss was computed from: right after a call, on as many rows, or on a
+        view of what it gave, it is that."""
+        if torch.is_grad_enabled() or self._last_rows < 0 or not input.dim():
+            return
+        if len(input) != self._last_rows and input.untyped_storage().data_ptr() != self._last_storage:
             return
         if self._last_output is not None and self._last_output[1] is not None:
             self._last_output[1].graded += 1

@@ -260,7 +260,7 @@ class RowWatch:
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         part = self._part
-        if len(part.signatures) >= TARGETS or self._loaders.all or not input.requires_grad:
+        if len(part.signatures) >= TARGETS or not input.requires_grad or self._loaders.is_training():
             return
         if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
             return
