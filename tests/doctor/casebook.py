@@ -52,8 +52,8 @@ class Examination:
     """
 
     def __init__(self, *, jobs: int = JOBS, threads: int = 1, hash_seed: int = 0) -> None:
-        self._answers: dict[Path, dict[str, Any]] = {}
-        self._sent: set[Path] = set()
+        self._answers: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._sent: set[tuple[str, ...]] = set()
         self._command = [sys.executable, str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S)]
         count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._environment = {**os.environ, **count, "PYTHONWARNINGS": "default", "PYTHONHASHSEED": str(hash_seed)}
@@ -70,24 +70,30 @@ class Examination:
         self._server.stdout.close()
         self._server.wait()
 
-    def send(self, scripts: Sequence[Path]) -> None:
+    def send(self, scripts: Sequence[Path], *, watched: bool = True) -> None:
         """Scripts that will be asked for: they run while the asker does other things."""
         assert self._server.stdin is not None
-        new = [script for script in scripts if script not in self._sent]
+        cases = dict.fromkeys(_case(script, watched) for script in scripts)
+        new = [case for case in cases if case not in self._sent]
         self._sent.update(new)
-        self._server.stdin.write("".join(json.dumps([str(script)]) + "\n" for script in new))
+        self._server.stdin.write("".join(json.dumps(case) + "\n" for case in new))
         self._server.stdin.flush()
 
-    def answer(self, script: Path) -> dict[str, Any]:
-        """What the doctor says of a script: findings, error, failures, said."""
-        self.send([script])
+    def answer(self, script: Path, *, watched: bool = True) -> dict[str, Any]:
+        """What the doctor says of a script: findings, error, failures; what the script says: out, said."""
+        self.send([script], watched=watched)
         assert self._server.stdout is not None
-        while script not in self._answers:
+        case = _case(script, watched)
+        while case not in self._answers:
             line = self._server.stdout.readline()
             assert line, f"the process that runs the cases ended with exit code {self._server.wait()}"
             answer = json.loads(line)
-            self._answers[Path(answer["case"][0])] = answer
-        return self._answers[script]
+            self._answers[tuple(answer["case"])] = answer
+        return self._answers[case]
+
+
+def _case(script: Path, watched: bool) -> tuple[str, ...]:
+    return (str(script),) if watched else ("--unwatched", str(script))
 
 
 def examine(scripts: Sequence[Path], **options: Any) -> dict[Path, dict[str, Any]]:
@@ -109,7 +115,7 @@ def complaints(case: Case, answer: dict[str, Any]) -> list[str]:
     """What is wrong with an answer: ids that are missing, elsewhere, or not expected; errors of the script or of the doctor."""
     wrong = []
     if answer["error"]:
-        wrong.append(f"the script failed: {answer['error']}\n{answer['said']}")
+        wrong.append(f"the script failed: {answer['error']}\n{answer['out']}{answer['said']}")
     wrong += [f"the doctor failed: {failure}" for failure in answer["failures"]]
     here = {f["id"] for f in answer["findings"] if (f["where"] or "").rpartition(":")[0] == str(case.script)}
     everywhere = {f["id"]: f for f in answer["findings"]}

@@ -3,7 +3,7 @@
     python tests/doctor/forkserver.py JOBS THREADS TIMEOUT_S < scripts, a JSON array a line ([script, argument…])
 
 writes a JSON object a line as answers come, and ends when its input does. It has no thread when it forks. A child runs its
-script in an empty folder, under the watch, and answers with what was found.
+script in an empty folder, under the watch, and answers with what was found; ["--unwatched", script, …] runs without the doctor.
 """
 
 import json
@@ -28,12 +28,13 @@ from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
 from instep.doctor.watch import areas
 
-NOTHING: dict[str, Any] = {"findings": [], "error": "", "failures": [], "said": "", "margins": {"found": {}, "missed": {}}}
+UNWATCHED = "--unwatched"
+CLEAR: dict[str, Any] = {"found": {}, "missed": {}}
+NOTHING: dict[str, Any] = {"findings": [], "error": "", "failures": [], "steps": 0, "out": "", "said": "", "margins": CLEAR}
 
 
 def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     """What the doctor found in a script, run here and now, and in the processes that it forked."""
-    error = ""
     folder = Path("doctor").absolute()
     folder.mkdir()
     journal = Journal(folder, Settings())
@@ -41,17 +42,23 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     os.environ[PID] = str(os.getpid())
     process_watch.start()
     margins = process_watch.collect_margins()
-    sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as stop:
-        error = "" if stop.code in (None, 0) else f"exit code {stop.code}"
-    except BaseException:
-        error = traceback.format_exc()
+    error = run(script, arguments)
     process_watch.end()
     findings = [finding.as_json() for finding in journal.findings()]
     clear = {"found": margins.found, "missed": margins.missed}
     return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps(), "margins": clear}
+
+
+def run(script: str, arguments: list[str]) -> str:
+    """Run a script as if it had been started; returns what went wrong."""
+    sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        return "" if stop.code in (None, 0) else f"exit code {stop.code}"
+    except BaseException:
+        return traceback.format_exc()
+    return ""
 
 
 def child(case: list[str], out: Path) -> None:
@@ -60,14 +67,16 @@ def child(case: list[str], out: Path) -> None:
     folder = out.parent / out.stem
     folder.mkdir()
     os.chdir(folder)
-    said = os.open("said.txt", os.O_WRONLY | os.O_CREAT)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    for number, name in ((1, "out.txt"), (2, "said.txt")):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
     begun = time.perf_counter()
-    answer = examined(case[0], case[1:])
+    if case[0] == UNWATCHED:
+        answer = NOTHING | {"error": run(case[1], case[2:])}
+    else:
+        answer = examined(case[0], case[1:])
     sys.stdout.flush()
     answer["seconds"] = round(time.perf_counter() - begun, 3)
-    answer["said"] = Path("said.txt").read_text(errors="replace")[-4000:]
+    answer["out"], answer["said"] = (Path(name).read_text(errors="replace")[-8000:] for name in ("out.txt", "said.txt"))
     out.with_suffix(".part").write_text(json.dumps(answer, default=str))
     out.with_suffix(".part").rename(out)
 

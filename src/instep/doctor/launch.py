@@ -22,6 +22,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 from instep.doctor.finding import Finding
+from instep.doctor.garbage import without_collections
 from instep.doctor.journal import Journal
 from instep.doctor.margins import Margins
 from instep.doctor.report import one_line, render
@@ -135,10 +136,14 @@ class ProcessWatch:
             watcher.leave()
 
     def _begin(self) -> None:
-        from instep.doctor.watcher import Watcher
-
         if self._watcher is not None:
             return
+        with without_collections():
+            self._watch()
+
+    def _watch(self) -> None:
+        from instep.doctor.watcher import Watcher
+
         self._record_curves()
         watcher = Watcher(self._settings, said=self._said, withdrawn=self.journal.withdrawn)
         try:

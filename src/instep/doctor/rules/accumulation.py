@@ -70,8 +70,8 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
         cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
         if cycles is None or not cycles.sizes:
             continue
-        size, count = cycles.sizes.most_common(1)[0]
-        if size < 2 or count < 2:
+        size = cycles.plain_sizes.most_common(1)[0][0] if cycles.plain_sizes else 0
+        if size < 2 or cycles.sizes.total() < 3:
             continue
         dropped = [left for left, used_by in cycles.tails if used_by == 0]
         leaked = [left for left, used_by in cycles.tails if used_by > size]

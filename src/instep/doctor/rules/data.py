@@ -15,19 +15,20 @@ from instep.doctor.watch.scales import Scales
 
 def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
     """The loaders that train, and those whose batches a trained model only looks at."""
-    loaders = trace.part(Loaders).all
+    loaders, calls = trace.part(Loaders).all, trace.part(Calls)
     train = [loader for loader in loaders if loader.trained >= 2 and trace.has_share(loader.trained, loader.batches, 0.5)]
     numbers = {
         kind.loader
-        for kind in trace.part(Calls).kinds.values()
-        if kind.count and not kind.trained and not kind.grad and kind.root.trained and kind.loader is not None
+        for kind in calls.kinds.values()
+        if kind.count and not kind.trained and not kind.grad and kind.loader is not None and calls.is_trained(kind.root)
     }
     return train, [loader for loader in loaders if loader.number in numbers and loader.trained == 0]
 
 
 def _models(trace: Trace, loader: Loader) -> set[int]:
-    """Numbers of the roots that its batches went into."""
-    return {kind.root.number for kind in trace.part(Calls).kinds.values() if kind.loader == loader.number and kind.root.trained}
+    """Shapes of the trained roots, and of their averages, that its batches went into."""
+    calls = trace.part(Calls)
+    return {kind.root.shapes for kind in calls.kinds.values() if kind.loader == loader.number and calls.is_trained(kind.root)}
 
 
 def _follows(part: Rows, train: Loader, valid: Loader) -> bool:
@@ -43,7 +44,8 @@ def _overlap(train: LoaderRows, valid: LoaderRows) -> tuple[int, int, bool, bool
     told = train.whole and valid.whole and train.done and valid.done and train.exact and valid.exact
     if train.base == valid.base or not told or not train.rows or not valid.rows:
         return None
-    if len(train.rows) < 0.95 * train.rows.total() or len(valid.rows) < 10:
+    once = valid if train.again else train
+    if len(once.rows) < 0.95 * once.rows.total() or len(valid.rows) < 10:
         return None  # the same rows come up by themselves
     shared = sum(1 for row in valid.rows if row in train.rows)
     if 0 < shared < max(8, 0.03 * len(valid.rows)):
@@ -90,7 +92,7 @@ def _is_evaluated_elsewhere(trace: Trace, models: set[int], loaders: list[Loader
     """Whether those models are called without gradient on something else than batches of these loaders."""
     known = {loader.number for loader in loaders}
     return any(
-        kind.count and not kind.grad and kind.root.number in models and (kind.loader not in known or kind.fed < 0.5 * kind.count)
+        kind.count and not kind.grad and kind.root.shapes in models and (kind.loader not in known or kind.fed < 0.5 * kind.count)
         for kind in trace.part(Calls).kinds.values()
     )
 
@@ -114,7 +116,7 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
         yield _unshuffled(
             loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
         )
-    if not trace.part(Loaders).all:
+    if not trace.part(Loaders).is_training():
         yield from _not_shuffled_by_hand(trace)
 
 
@@ -158,7 +160,8 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
         facts = part.loaders.get(loader.number)
         if facts is None or facts.pairs or not loader.sequential or loader.iterable:
             continue
-        if not any(facts.base == other.base or (facts.transform and facts.transform == other.transform) for other in trained):
+        shared = any(facts.base == other.base or (facts.transform and facts.transform == other.transform) for other in trained)
+        if not shared and not (facts.exact and facts.kind and any(facts.kind == other.kind for other in trained)):
             continue
         pairs = [
             (a, b)
@@ -173,12 +176,13 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
         rows = sum(x != y for x, y in zip(first[1], second[1], strict=False))
         yield Finding(
             "augmented-validation",
-            f"The same {len(first[1])} evaluation samples were read twice and {rows} of them differed: the random transform "
-            "of the "
-            f"training data is applied to them too ({len(changed)} of {len(pairs)} passes).",
+            f"The same {len(first[1])} evaluation samples were read twice and {rows} of them differed: "
+            + ("the random transform of the training data" if shared else f"what {loader.dataset} draws for training")
+            + f" is applied to them too ({len(changed)} of {len(pairs)} passes).",
             evidence={"samples": len(first[1]), "changed": rows, "passes": len(pairs) + 1, "dataset": loader.dataset},
             where=loader.site,
             since_step=loader.first_step,
+            severity=None if shared else "warning",  # two datasets of one class: noise may be what it is about
         )
 
 

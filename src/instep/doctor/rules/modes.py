@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.modes import Modes, Stretch
@@ -107,9 +108,14 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
     """Calls in eval mode that recorded a graph which no backward and no autograd.grad used, of a model that is trained."""
     for mode in trace.part(Modes).all.values():
         trained = mode.train_steps + mode.eval_steps
+        in_rows = mode.wasted >= 2 * mode.wasted_stretches
+        apart = mode.wasted_stretches <= 0.34 * (trace.steps - mode.wasted_first + 1)
+        if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
+            trained = trace.steps  # an average of what is trained
+        if not trace.steps and in_rows and trace.part(ByHand).moved:
+            trained = mode.root.trained  # updates by hand
         if trained < 3 or mode.wasted < 4 or mode.wasted < 0.5 * (mode.eval_calls - mode.eval_steps):
             continue
-        in_rows = mode.wasted >= 2 * mode.wasted_stretches
         yield Finding(
             "evaluated-with-grad",
             f"{mode.root.name} was called {mode.wasted} times in eval mode with a graph that nobody used.",

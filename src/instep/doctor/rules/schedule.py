@@ -68,7 +68,7 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
         if scheduler.steps >= 0.7 * owner.all_steps:
             finding = _counts_epochs(scheduled, by_hand[0] if by_hand else passes, by_hand is not None)
         elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
-            finding = _counts_batches(scheduled)
+            finding = _counts_batches(scheduled, trace.steps)
         if finding is not None:
             found.setdefault(owner.number, finding)
     yield from found.values()
@@ -109,27 +109,39 @@ def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding 
             {"T_max": half, "epochs": passes},
             "scheduler.step()  # once an epoch; or T_max=epochs * len(loader)",
         )
-    milestones = scheduler.horizon.get("milestones")
-    reached = not by_hand or (milestones and max(milestones) <= passes)
-    if milestones and reached and epoch and max(milestones) < min(epoch, steps / 3) and passes >= 3 and scheduler.cuts >= 2:
+    size, gamma = scheduler.horizon.get("step_size"), scheduler.horizon.get("gamma", 1.0)
+    cut = scheduler.name == "StepLR" and isinstance(size, int) and gamma <= 0.9 and scheduler.lowest < 0.01 * scheduler.highest
+    if cut and size and 2 * size <= epoch and size <= passes and passes >= 3:
         return _wrong_unit(
             scheduled,
-            f"with every update: all of its milestones {milestones} were passed within the first epoch of {epoch:.0f} updates",
+            f"with every update: the learning rate was cut {epoch / size:.0f} times in an epoch of {epoch:.0f} updates",
+            {"step_size": size, "epochs": passes},
+            "scheduler.step()  # once an epoch, after the loop over batches",
+        )
+    milestones = scheduler.horizon.get("milestones")
+    reached = not by_hand or (milestones and max(milestones) <= passes)
+    last = max(milestones) if milestones else 0
+    of_epochs = epoch >= 5 and passes / 2 <= last <= passes and last < steps / 4  # would fit the epochs as well
+    if last and reached and epoch and (last < min(epoch, steps / 3) or of_epochs) and passes >= 3 and scheduler.cuts >= 2:
+        return _wrong_unit(
+            scheduled,
+            f"with every update: all of its milestones {milestones} were passed within the first {last / epoch:.1f} epochs of "
+            f"{epoch:.0f} updates",
             {"milestones": milestones, "epochs": passes},
             "scheduler.step()  # once an epoch, after the loop over batches",
         )
     return None
 
 
-def _counts_batches(scheduled: Scheduled) -> Finding | None:
-    """Stepped far less often than the optimizer: does the horizon count updates?"""
+def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:
+    """Stepped far less often than the optimizer: does the horizon count updates? Those of a resumed run belong together."""
     scheduler, owner, rate = scheduled
     steps, each = owner.all_steps, owner.all_steps / scheduler.steps
     horizon = next(
         (scheduler.horizon[name] for name in ("total_steps", "T_max", "total_iters") if name in scheduler.horizon), None
     )
     if isinstance(horizon, int) and scheduler.steps <= 0.5 * horizon:
-        planned = abs(horizon - steps) <= max(scheduler.steps, 0.02 * steps)
+        planned = any(abs(horizon - made) <= max(scheduler.steps, 0.02 * made) for made in (steps, all_steps))
         one_cycle = scheduler.name == "OneCycleLR" and horizon >= 3 * each and abs(horizon / each - round(horizon / each)) < 0.01
         of_loader = scheduler.name == "CosineAnnealingLR" and each >= 16 and horizon == round(each)
         if planned or one_cycle or of_loader:

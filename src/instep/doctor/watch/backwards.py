@@ -34,7 +34,7 @@ def origin(tensor: Any) -> Any:
     return None
 
 
-class _Sentinel:
+class Sentinel:
     """Dies with the graph node that holds it."""
 
     __slots__ = ("__weakref__",)
@@ -144,7 +144,7 @@ class BackwardWatch:
     def _watch_graph(self, site: BackwardSite, node: Any) -> None:
         if node is None:
             return
-        sentinel = _Sentinel()
+        sentinel = Sentinel()
         node.metadata["instep"] = sentinel  # the dictionary is there for notes like this
         site.graphs.append(weakref.ref(sentinel))
         if site.count % 8 == 0:

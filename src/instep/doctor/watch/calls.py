@@ -11,12 +11,13 @@ from threading import get_ident
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack as is_transformed
 from torch.compiler import is_compiling
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
@@ -34,7 +35,8 @@ class Root:
         self.number = number
         self.name = type(module).__name__
         self.reference = weakref.ref(module)  # for observers; rules leave it alone
-        self.parameters = sum(1 for _ in module.parameters())
+        shapes = [() if is_lazy(parameter) else tuple(parameter.shape) for parameter in module.parameters()]
+        self.parameters, self.shapes = len(shapes), hash(tuple(shapes))
         self.is_loss = type(module).__module__ == "torch.nn.modules.loss"
         self.dropouts = 0  # modules that drop, with p > 0
         self.batchnorms = 0
@@ -109,6 +111,10 @@ class Calls:
     kinds: dict[tuple[Any, ...], CallKind] = field(default_factory=dict)
     recent: deque[CallKind] = field(default_factory=lambda: deque(maxlen=64))
 
+    def is_trained(self, root: Root) -> bool:
+        """Whether a module is trained, or is the like of one that is: an average, a copy that is evaluated."""
+        return bool(root.trained) or (root.parameters > 0 and any(o.trained and o.shapes == root.shapes for o in self.roots))
+
 
 class CallWatch:
     """Keeps the stack of modules and tells of root calls: `before_call(call)`, `after_call(call)`.
@@ -132,6 +138,7 @@ class CallWatch:
         self._open: deque[CallKind] = deque(maxlen=64)  # calls that a backward may follow
         self._last_input: weakref.ref[Any] | None = None
         self._last_output: tuple[weakref.ref[Any], CallKind | None] | None = None
+        self._last_rows = self._last_storage = -1
 
     def install(self, observers: list[object]) -> None:
         for observer in observers:
@@ -258,10 +265,24 @@ class CallWatch:
             self._open.append(call.kind)
         output = first_tensor(call.output)
         self._last_output = (weakref.ref(output), call.kind) if output is not None else None
+        self._last_rows = self._last_storage = -1
+        if output is not None and output.dim() and not call.grad:
+            self._last_rows, self._last_storage = len(output), output.untyped_storage().data_ptr()
 
     def on_graded(self, tensor: Any) -> None:
         """A loss or an argmax was given this tensor."""
         if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
+            self._last_output[1].graded += 1
+            self._last_output = None
+
+    def on_loss(self, _: Any, __: Called, input: Tensor, ___: Any) -> None:
+        """Where nothing is recorded, nobody knows what a loss was computed from: right after a call, on as many rows, or on a
+        view of what it gave, it is that."""
+        if torch.is_grad_enabled() or self._last_rows < 0 or not input.dim():
+            return
+        if len(input) != self._last_rows and input.untyped_storage().data_ptr() != self._last_storage:
+            return
+        if self._last_output is not None and self._last_output[1] is not None:
             self._last_output[1].graded += 1
             self._last_output = None
 

@@ -30,6 +30,7 @@ class Cycles:
     """The update cycles of one optimizer."""
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
+    plain_sizes: Counter[int] = field(default_factory=Counter)  # of those that do not begin with what an epoch has left over
     recent_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=64))
     undivided: int = 0  # steps on several micro-batches and nothing else, whose backwards began at a mean, undivided
     by_hand: int = 0  # of the sampled steps: the gradients were written by hand after the backward
@@ -285,6 +286,8 @@ class CycleWatch:
         tail = self._tails.pop(number, None)
         if tail is not None:
             cycles.tails.append((tail[1], size))
+        else:
+            cycles.plain_sizes[size] += 1
         if len(sites) > 1:
             cycles.mixed += 1
             cycles.mixed_sites = tuple(dict.fromkeys(backward.site for backward in fresh))

@@ -1,8 +1,9 @@
 """The ledger of gradients: which backwards each parameter's gradient holds, which of those a step has used, what was dropped.
 
 Judged by what a step consumes, not by which calls were made: a gradient counts as cleared when it is None or zero, whoever did
-it. Values are looked at at the first backwards and then at every eighth; where gradients are cleared in place, one of each
-optimizer at every backward. Where values cannot be looked at, a call that clears is believed.
+it. Values are looked at at the first backwards of a parameter, at every eighth, and whenever a step has used what is still there;
+of gradients that are known to be cleared in place, the smallest of each optimizer speaks for the others in between. Where values
+cannot be looked at, a call that clears is believed.
 """
 
 import weakref
@@ -19,7 +20,7 @@ from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
 
-ALWAYS = 24  # backwards at which values are looked at every time
+ALWAYS = 24  # gradients of a parameter that are all looked at
 OFTEN = 8
 HELD = 64  # backwards that one gradient is known to hold
 SLICE = 2048  # elements of a gradient that are looked at first: one that was not cleared shows it there
@@ -107,6 +108,7 @@ class GradientWatch:
         self._handles: dict[int, Any] = {}
         self._waits = 0
         self._elsewhere: dict[int, bool] = {}  # what the last look at an accelerator has shown, by optimizer
+        self._speakers: dict[int, Parameter] = {}  # optimizer -> its smallest parameter whose gradient is cleared in place
 
     def remove(self) -> None:
         for handle in self._handles.values():
@@ -167,7 +169,7 @@ class GradientWatch:
     def settle(self) -> None:
         """Find out which gradients have been cleared since they came."""
         dropped: dict[int, Backward] = {}
-        look = self._trace.backwards <= ALWAYS or self._trace.backwards % OFTEN == 0
+        look = self._trace.backwards % OFTEN == 0
         answers: dict[int, bool] = {}
         for parameter in self._parameters.values():
             held = parameter.held
@@ -197,15 +199,27 @@ class GradientWatch:
             if owner not in answers:
                 answers[owner] = self._is_cleared_elsewhere(parameter, grad, owner)
             return answers[owner]
-        if look:
-            zero = is_zero(grad)
-            parameter.in_place = parameter.in_place or zero
-            return zero
-        if not parameter.in_place:
+        if parameter.in_place and not look:
+            if owner not in answers:
+                answers[owner] = self._is_speaker_cleared(owner, grad)
+            return answers[owner]
+        if not (look or parameter.used or parameter.arrivals <= ALWAYS):
             return False
-        if owner not in answers:
-            answers[owner] = is_zero(grad)
-        return answers[owner]
+        zero = is_zero(grad, slice_only=parameter.in_place)
+        if zero and not parameter.in_place:
+            parameter.in_place = True
+            speaker = self._speakers.get(owner)
+            if speaker is None or parameter.numel < speaker.numel or speaker.reference() is None:
+                self._speakers[owner] = parameter
+        return zero
+
+    def _is_speaker_cleared(self, owner: int, grad: Tensor) -> bool:
+        """What the speaker's gradient shows; one that the last backward did not reach tells nothing, then `grad` is looked at."""
+        speaker = self._speakers.get(owner)
+        tensor = speaker.reference() if speaker is not None and speaker.held else None
+        if tensor is None:
+            return is_zero(grad)
+        return tensor.grad is None or is_zero(tensor.grad)
 
     def _is_cleared_elsewhere(self, parameter: Parameter, grad: Tensor, owner: int) -> bool:
         """On an accelerator: looked at only where a used gradient is still there, a few times a run."""
@@ -226,14 +240,14 @@ class GradientWatch:
         part.clears.append((part.clock, weakref.ref(called.args[0])))
 
 
-def is_zero(grad: Tensor) -> bool:
+def is_zero(grad: Tensor, *, slice_only: bool = False) -> bool:
     """Whether all of a gradient is zero, as far as is looked: a part of it first, then the whole unless that is very large."""
     values = grad.detach()
     if values.layout is torch.strided and values.numel() > 2 * SLICE:
         flat = values.view(-1) if values.is_contiguous() else values[:1].reshape(-1)
         if bool(flat[:: max(len(flat) // SLICE, 1)].any()):
             return False
-        if values.numel() > WHOLE:
+        if slice_only or values.numel() > WHOLE:
             return True
     return not bool(values.any())
 

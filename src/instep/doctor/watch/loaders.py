@@ -43,7 +43,7 @@ class Loader:
 class Pass:
     """One pass over a loader, while it goes on."""
 
-    __slots__ = ("backwards", "batch", "batches", "begun_step", "loader", "number", "site", "size")
+    __slots__ = ("backwards", "batch", "batches", "begun_step", "ended", "loader", "number", "site", "size")
 
     def __init__(self, loader: Loader, number: int, site: str | None, step: int) -> None:
         self.loader = loader
@@ -52,6 +52,7 @@ class Pass:
         self.batches = 0
         self.begun_step = step
         self.backwards = 0  # backwards after batches of this pass
+        self.ended = False  # read to the end: what comes after it is not about its batches
         self.size: int | None = None  # of the last batch
         self.batch: weakref.ref[Any] | None = None  # the first tensor of the last batch
 
@@ -63,6 +64,10 @@ class Loaders:
     all: list[Loader] = field(default_factory=list)
     last: Pass | None = None  # the pass that gave the last batch
     passes: deque[tuple[int, int, bool]] = field(default_factory=lambda: deque(maxlen=256))  # (loader, batches, to the end)
+
+    def is_training(self) -> bool:
+        """Whether any of them gives batches to train on."""
+        return any(loader.trained for loader in self.all)
 
 
 class LoaderWatch:
@@ -139,13 +144,14 @@ class LoaderWatch:
 
     def _pass_ends(self, going_on: Pass, iterator: Any) -> None:
         self._passes.pop(id(iterator), None)
+        going_on.ended = True
         going_on.loader.full_passes += 1
         self._part.passes.append((going_on.loader.number, going_on.batches, True))
         self._hub.say("on_pass_ends", going_on)
 
     def before_backward(self, _: Called) -> None:
         last = self._part.last
-        if last is not None:
+        if last is not None and not last.ended:
             last.backwards += 1
             last.loader.trained += last.backwards <= last.batches
 

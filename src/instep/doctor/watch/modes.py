@@ -4,13 +4,14 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Sentinel
 from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.loaders import first_tensor
 from instep.doctor.watch.optimizers import Step
@@ -40,6 +41,7 @@ class Mode:
     wasted_first: int = 0
     pending: int = 0  # eval-mode calls with a graph, until it is seen what becomes of it
     pending_site: str | None = None
+    graphs: list[Any] = field(default_factory=list)  # of those, until the next backward: weak references to sentinels
 
 
 @dataclass(slots=True)
@@ -112,10 +114,17 @@ class ModeWatch:
                     mode.pending += 1
                     self._pending = True
                     mode.pending_site = call.site
+                    self._watch_graph(mode, output)
         if call.grad:
             self._open[root.number] = self._open.get(root.number, 0) | (TRAIN if call.training else EVAL)
             if not call.training:
                 self._sites[root.number] = call.site
+
+    def _watch_graph(self, mode: Mode, output: Tensor) -> None:
+        """Of a model that is not trained itself, as an average is not: nothing else tells when its evaluation is over."""
+        if mode.train_steps + mode.eval_steps == 0 and output.grad_fn is not None and len(mode.graphs) < 64:
+            sentinel = output.grad_fn.metadata["instep.evaluated"] = Sentinel()
+            mode.graphs.append(weakref.ref(sentinel))
 
     def _note_stretch(self, call: Call) -> None:
         loader = call.batch.loader.number if call.batch is not None else None
@@ -167,6 +176,11 @@ class ModeWatch:
         if self._pending:
             self._pending = False
             for mode in self._part.all.values():
+                dead = sum(graph() is None for graph in mode.graphs)
+                mode.graphs.clear()
+                if dead:  # before any backward came
+                    mode.pending = dead
+                    self._settle(mode)
                 mode.pending = 0
 
     def _settle(self, mode: Mode) -> None:
@@ -175,6 +189,7 @@ class ModeWatch:
         mode.wasted += mode.pending
         mode.wasted_stretches += 1
         mode.pending = 0
+        mode.graphs.clear()
 
     def after_step(self, step: Step) -> None:
         for number, modes in list(self._backed.items()):

@@ -320,10 +320,13 @@ class OwnerWatch:
             yield key, Dead(parameter.name, record.number, homes[key], called, in_grad)
 
     def _has_state(self, number: int, tensor: Tensor) -> bool:
-        """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it."""
+        """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it. Adagrad begins with 0 steps."""
         reference = self._stepping.get(number)
         optimizer = reference() if reference is not None else None
-        return optimizer is not None and tensor in optimizer.state and bool(optimizer.state[tensor])
+        state = optimizer.state[tensor] if optimizer is not None and tensor in optimizer.state else {}
+        count = state.get("step") if isinstance(state, dict) else None
+        begun = not (isinstance(count, Tensor) and count.device.type == "cpu" and count.numel() == 1 and not count.any())
+        return bool(state) and begun
 
 
 def sample(tensor: Tensor, *, wait: bool = False) -> list[float]:

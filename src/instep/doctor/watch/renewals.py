@@ -52,6 +52,7 @@ class Loaded:
     loaded: tuple[float, ...]
     initial: tuple[float | None, ...]  # initial_lr of the loaded groups
     used: tuple[float, ...] = ()  # lr at its next step
+    peaks: tuple[float | None, ...] = ()  # max_lr of the groups before, which OneCycleLR writes there
 
 
 @dataclass
@@ -127,7 +128,8 @@ class RenewalWatch:
             return
         record = self._optimizers.all[number]
         if record.all_steps == 0:
-            self._waiting[number] = Loaded(number, record.name, called.site, record.lrs, (), ())
+            peaks = tuple(group.get("max_lr") for group in optimizer.param_groups)
+            self._waiting[number] = Loaded(number, record.name, called.site, record.lrs, (), (), peaks=peaks)
 
     def after_optimizer_load(self, called: Called) -> None:
         load = self._waiting.get(self._numbers.get(id(called.args[0]), -1))
@@ -135,6 +137,10 @@ class RenewalWatch:
             groups = called.args[0].param_groups
             load.loaded = tuple(float(group.get("lr", 0.0)) for group in groups)
             load.initial = tuple(float(group["initial_lr"]) if "initial_lr" in group else None for group in groups)
+            if len(load.peaks) == len(groups) and all(
+                peak is not None and peak == group.get("max_lr") for peak, group in zip(load.peaks, groups, strict=True)
+            ):
+                load.initial = load.made  # one cycle, the same as before: its rates follow from its peak
             self._part.loads.append(load)
 
 

@@ -45,6 +45,8 @@ class LoaderRows:
     done: bool = False  # and has ended
     pairs: bool = False  # samples hold two tensors of one shape: views, or a noisy and a clean one
     exact: bool = False  # rows are made of more than a few whole numbers
+    again: bool = False  # the sampler draws with replacement: rows come again by themselves
+    kind: str = ""  # class of the dataset, where it is the user's own
     # first batches of passes: (steps at the time, rows, targets)
     firsts: list[tuple[int, list[float], list[float]]] = field(default_factory=list)
     label_counts: Counter[int] = field(default_factory=Counter)
@@ -166,6 +168,9 @@ class RowWatch:
             facts = self._part.loaders[number] = LoaderRows(number)
             base = _base(dataloader.dataset)
             facts.base, facts.indices = self._identities.number(base, dataloader), indices(dataloader)
+            facts.again = bool(getattr(getattr(dataloader.batch_sampler, "sampler", dataloader.sampler), "replacement", False))
+            module = type(base).__module__
+            facts.kind = "" if module.startswith("torch.") else f"{module}.{type(base).__qualname__}"
             transform = getattr(base, "transform", None) or getattr(base, "transforms", None)
             facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
         trained = self._backwards.current.loader if self._backwards.current is not None else None
@@ -255,7 +260,7 @@ class RowWatch:
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         part = self._part
-        if len(part.signatures) >= TARGETS or self._loaders.all or not input.requires_grad:
+        if len(part.signatures) >= TARGETS or not input.requires_grad or self._loaders.is_training():
             return
         if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
             return
