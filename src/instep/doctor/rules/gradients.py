@@ -1,12 +1,13 @@
 """Rules about gradients: what steps use, what is thrown away, in which order things come."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
+from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
 from instep.doctor.watch.scaling import Scaling
 
@@ -63,8 +64,14 @@ def _listed(fact: StepFact) -> str:
     """All parameters, or the names of some."""
     if fact.stale >= fact.parameters:
         return f"all {fact.parameters} parameters" if fact.parameters > 1 else "its parameter"
-    shown = ", ".join(fact.names[:3])
-    return shown if fact.stale <= 3 else f"{shown} and {fact.stale - 3} more"
+    return _some(fact.names, fact.stale)
+
+
+def _some(names: Sequence[str], count: int | None = None) -> str:
+    """The first three of them."""
+    rest = (len(names) if count is None else count) - 3
+    shown = ", ".join(names[:3])
+    return shown if rest <= 0 else f"{shown} and {rest} more"
 
 
 def _stepped_twice(trace: Trace) -> Iterator[Finding]:
@@ -189,19 +196,42 @@ def gradients_discarded(trace: Trace) -> Iterator[Finding]:
     by_hand = any(cycles.by_hand > 0.5 * cycles.sampled for cycles in part.optimizers.values() if cycles.sampled)
     skipped = trace.part(Scaling).skipped
     for place in part.backwards.values():
-        thrown = place.thrown - skipped
-        if by_hand or place.moved >= 3 or thrown < 4 or place.used < 2 or not trace.has_share(thrown, thrown + place.used, 0.3):
+        if by_hand or place.moved >= 3 or place.used < 2:
             continue
-        yield _discarded(place, thrown)
+        thrown = place.thrown - skipped
+        if thrown >= 4 and trace.has_share(thrown, thrown + place.used, 0.3):
+            yield _discarded(place, thrown)
+            continue
+        starved = _starved(trace) if place.repeated - skipped >= 4 else []
+        if starved:
+            yield _discarded(place, place.repeated - skipped, starved)
 
 
-def _discarded(place: BackwardPlace, thrown: int) -> Finding:
+def _starved(trace: Trace) -> list[str]:
+    """Parameters of optimizers that get gradients, none of which is there when a step comes: heads of tasks, for instance.
+
+    Gradients that are cleared before another backward on the same batch prove nothing by themselves: those of an attack on
+    the inputs are thrown away on purpose. But no parameter is in an optimizer to have all of its gradients thrown away.
+    """
+    stepping = {optimizer.number for optimizer in trace.part(Optimizers) if optimizer.totals.get("fresh", 0) >= 4}
+    known = trace.part(Gradients).parameters.values()
+    return [p.name for p in known if p.dropped >= 4 and not p.fed and p.optimizers & stepping]
+
+
+def _discarded(place: BackwardPlace, thrown: int, starved: Sequence[str] = ()) -> Finding:
     total = thrown + place.used
+    never = f" No step ever found a gradient in {_some(starved)}." if starved else ""
     return Finding(
         "gradients-discarded",
         f"the gradients of {thrown} of {total} backwards at {place.site} were cleared before any step had used them"
-        f"{f' (by {place.clear_site})' if place.clear_site else ''}.",
-        evidence={"backwards": total, "discarded": thrown, "share": round(thrown / total, 3), "cleared_at": place.clear_site},
+        f"{f' (by {place.clear_site})' if place.clear_site else ''}.{never}",
+        evidence={
+            "backwards": total,
+            "discarded": thrown,
+            "share": round(thrown / total, 3),
+            "cleared_at": place.clear_site,
+            **({"never_updated": list(starved[:8])} if starved else {}),
+        },
         where=place.clear_site or place.site,
         cause=place.site,
         since_step=place.first_thrown,

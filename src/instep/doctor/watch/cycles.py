@@ -62,6 +62,7 @@ class BackwardPlace:
     means: int = 0  # started at a mean that is not divided
     used: int = 0  # a step used them
     thrown: int = 0  # cleared unused, before a backward on another batch
+    repeated: int = 0  # cleared unused by a call, before another backward of this line on the same batch
     moved: int = 0  # cleared when the weights had moved without a step: used by hand
     clear_site: str | None = None
     first_thrown: int = 0
@@ -198,9 +199,13 @@ class CycleWatch:
         place = self._backward_place(backward.site)
         if self._have_moved():
             place.moved += 1
-        elif following.site == backward.site and (self._trace.batches == 0 or following.batches > backward.batches):
+        elif following.site == backward.site:
+            is_new = self._trace.batches == 0 or following.batches > backward.batches
+            if not is_new and discard.site is None:
+                return
             place.first_thrown = place.first_thrown or discard.step
-            place.thrown += 1
+            place.thrown += is_new
+            place.repeated += not is_new
             place.clear_site = discard.site or place.clear_site
 
     def _was_cleared(self) -> bool:

@@ -34,7 +34,9 @@ class Parameter:
     __slots__ = (
         "arrivals",
         "device",
+        "dropped",
         "dtype",
+        "fed",
         "held",
         "hooked",
         "in_place",
@@ -63,6 +65,8 @@ class Parameter:
         self.in_place = False  # whether it has been cleared by writing zeros
         self.version = -1  # of the gradient when a step used it last
         self.optimizers: set[int] = set()
+        self.dropped = 0  # times that its gradient was cleared unused, before another backward
+        self.fed = 0  # steps that found a gradient in it
 
 
 @dataclass(slots=True)
@@ -184,6 +188,7 @@ class GradientWatch:
                     parameter.used = max(parameter.used - len(held) + HELD, 0)
                     del held[:-HELD]
                 continue
+            parameter.dropped += len(held) > parameter.used
             for backward in held[parameter.used :]:
                 backward.dropped += 1
                 dropped[backward.number] = backward

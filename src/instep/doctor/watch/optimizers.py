@@ -228,7 +228,10 @@ class OptimizerWatch:
             if total and look and parameter.device == "cpu" and is_zero(grad):
                 total = 0  # cleared in place since it came
             if total == 0:
+                if parameter.dropped and not parameter.fed and not held and not is_zero(grad):
+                    parameter.fed += 1  # somebody has written it
                 continue
+            parameter.fed += 1
             if total > used > 0:  # rare: cleared by a call in between, or not at all
                 if cleared is None:
                     cleared = self._gradients.cleared_since(record.time)
