@@ -6,7 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.feeds import Feed, Feeds
-from instep.doctor.watch.losses import Losses, LossKind
+from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
 from instep.doctor.watch.lossgraphs import LossGraphs
 
 SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
@@ -99,7 +99,7 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
 
 def _is_hand_made(kind: LossKind) -> bool:
     """Whether the input comes from what a sigmoid written by hand ends in; a layer's output may lie within 0..1 by chance."""
-    ends = ("ReciprocalBackward0", "DivBackward0", "HardsigmoidBackward0", "ClampBackward1")
+    ends = ("ReciprocalBackward0", "DivBackward0", "HardsigmoidBackward0", "ClampBackward1", BY_HAND)
     return sum(kind.origins[name] for name in ends) > 0.5 * kind.origins.total()
 
 

@@ -23,6 +23,11 @@ EXAMINED = 6  # calls whose values are looked at one by one, then every 64th
 LIMIT = 256
 SITE = "instep.site"  # under which a graph node keeps its line
 SQUASHING = ("softmax", "sigmoid")
+BY_HAND = "squash written by hand"  # an origin: something bounded, with numbers added or multiplied
+BOUNDED = frozenset(
+    f"{name}Backward0" for name in ("Tanh", "Sigmoid", "Softmax", "Erf", "Atan", "Hardsigmoid", "Hardtanh")
+) | {"ClampBackward1"}  # fmt: skip
+SCALING = frozenset(f"{name}Backward0" for name in ("Mul", "Add", "Sub", "Rsub", "Div", "Neg"))
 
 
 @dataclass(slots=True)
@@ -109,10 +114,28 @@ class LossWatch:
 def _name(node: Any) -> str:
     """That of the operation; for a number times something, that of the something: 1 / (1 + exp(-x)) ends in a product."""
     name = str(node.name())
-    if name == "MulBackward0":
-        inner = [str(child.name()) for child, _ in node.next_functions if child is not None]
-        return inner[0] if len(inner) == 1 and inner[0] == "ReciprocalBackward0" else name
-    return name
+    if name not in SCALING and name != "ExpBackward0":
+        return name
+    if is_squash(node) and name not in BOUNDED:
+        return BY_HAND
+    inner = [str(child.name()) for child, _ in node.next_functions if child is not None]
+    return inner[0] if name == "MulBackward0" and inner == ["ReciprocalBackward0"] else name
+
+
+def is_squash(node: Any, depth: int = 6) -> bool:
+    """Whether all that a tensor is made of is bounded, and then moved and scaled by numbers: 0.5 * (1 + tanh(x)), 1 - sigmoid(x).
+
+    A layer in between, or a scale that is learned, makes something else of it.
+    """
+    name = node.name()
+    if name in BOUNDED:
+        return True
+    children = [child for child, _ in node.next_functions if child is not None]
+    if name == "ExpBackward0":  # exp(-softplus(-x))
+        (child,) = children
+        below = [each.name() for each, _ in child.next_functions if each is not None]
+        return bool(child.name() == "NegBackward0" and below == ["SoftplusBackward0"]) or child.name() == "LogSigmoidBackward0"
+    return name in SCALING and depth > 0 and bool(children) and all(is_squash(child, depth - 1) for child in children)
 
 
 def _values(kind: LossKind, values: list[float]) -> None:
