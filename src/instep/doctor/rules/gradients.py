@@ -10,6 +10,7 @@ from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
 from instep.doctor.watch.scaling import Scaling
+from instep.doctor.watch.scores import Scores
 
 
 def _last(optimizer: OptimizerRecord, name: str) -> StepFact | None:
@@ -113,10 +114,11 @@ def _by_hand(hand: ByHand) -> Finding:
 
 @rule("foreign-gradients")
 def foreign_gradients(trace: Trace) -> Iterator[Finding]:
-    """Steps whose gradient holds a backward that another optimizer's step had already answered."""
+    """Steps whose gradient holds a backward that another optimizer's step had already answered, or that is meant for another."""
     for optimizer in trace.part(Optimizers):
         fact = _last(optimizer, "foreign")
         if fact is None or not _is_foreign(trace, optimizer):
+            yield from _praised(trace, optimizer)
             continue
         foreign, lines = optimizer.totals["foreign"], [line for line in _cycles(trace, optimizer).mixed_sites if line]
         yield Finding(
@@ -135,6 +137,29 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
             where=fact.site,
             since_step=optimizer.first.get("foreign"),
         )
+
+
+def _praised(trace: Trace, optimizer: OptimizerRecord) -> Iterator[Finding]:
+    """Steps that also use the loss by which an actor or a generator raises what this optimizer's own network says of it."""
+    praise = trace.part(Scores).optimizers.get(optimizer.number)
+    if praise is None or praise.steps < 4 or not trace.has_share(praise.steps, optimizer.steps, 0.5):
+        return
+    own, other = praise.sites
+    yield Finding(
+        "foreign-gradients",
+        f"{praise.steps} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) used, besides the loss of {own}, "
+        f"that of {other}, by which another optimizer raises the output of this one's own network: it learns to give high scores.",
+        evidence={
+            "optimizer": optimizer.name,
+            "made_at": optimizer.site,
+            "steps": optimizer.steps,
+            "foreign_steps": praise.steps,
+            "backwards_at": [own, other],
+        },
+        where=praise.site,
+        since_step=praise.first_step,
+        fix=f"critic_optimizer.zero_grad()  # between the backward of {other} and that of {own}",
+    )
 
 
 def _nothing(trace: Trace, optimizer: OptimizerRecord, count: int) -> bool:
