@@ -121,7 +121,16 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
 
 
 def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:
+    """Slices in a fixed order: the same labels come again after some batches, or the same batches one after the other.
+
+    Classes are compared within one round: tasks that come one after the other are not classes that do.
+    """
     part = trace.part(Rows)
+    found = part.round
+    steady = found.followed >= 8 and trace.has_share(found.followed, found.followed + found.departed, 0.95)
+    if steady and found.batches >= 4 and trace.is_below(found.inside, 0.5 * found.whole):
+        yield _unshuffled(part.target_site, found.inside, found.whole, True, {"batches": found.batches})
+        return
     if part.target_batches < 16 or len(part.target_counts) < 2:
         return
     whole, inside = entropy(part.target_counts), part.target_inside / part.target_batches
@@ -226,7 +235,10 @@ def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
 
 @rule("same-batch-every-step", steps=10)
 def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
-    """A loader begun anew at every step that gives its first batch each time; a sampler that is seeded anew at every step."""
+    """A loader begun anew at every step that gives its first batch each time; a sampler that is seeded anew at every step.
+
+    The same input at every step is right where it is all there is; not where indices are drawn for it from far more.
+    """
     part = trace.part(Rows)
     for loader in _roles(trace)[0]:
         facts = part.loaders.get(loader.number)
@@ -237,6 +249,11 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
             yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
     if part.same_inputs >= 20 and trace.has_share(part.seeds_in_training, part.same_inputs, 0.8) and not trace.part(Loaders).all:
         yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
+    elif part.same_inputs >= 20 and not trace.part(Loaders).all:
+        for site, draw in part.draws.items():
+            few = trace.is_below(part.same_rows, 0.25 * draw.choices)  # else a split, perhaps: all that there is to train on
+            if few and draw.same >= 20 and trace.has_share(draw.same, part.same_inputs, 0.8):
+                yield _same(site, part.same_inputs + 1, {"drawn_from": draw.choices, "same_draws": draw.same}, "warning")
 
 
 def _same(site: str | None, steps: int, evidence: dict[str, object], severity: str) -> Finding:

@@ -30,6 +30,7 @@ SAME = 32  # training calls that are compared with the one before
 CALLS = 128  # training calls whose rows are looked at, one after the other
 SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
 TARGETS = 96  # losses whose targets are looked at
+BATCHES = 1024  # losses without a loader whose batches are known again
 
 
 @dataclass
@@ -57,6 +58,27 @@ class LoaderRows:
 
 
 @dataclass
+class Round:
+    """Batches without a loader that come again one after the other, as they came before."""
+
+    followed: int = 0  # batches that came after the same one as before
+    departed: int = 0  # batches that came after another one than before
+    batches: int = 0  # that were seen until the first one came again
+    inside: float = 0.0  # mean entropy of the class numbers of one of those
+    whole: float = 0.0  # that of all of them
+
+
+@dataclass(slots=True)
+class Draw:
+    """Random indices that one line draws."""
+
+    choices: int  # to draw from
+    values: int  # known by a number
+    step: int
+    same: int = 0  # steps in a row that drew what the step before had drawn
+
+
+@dataclass
 class Rows:
     """The part of the trace about samples."""
 
@@ -67,6 +89,9 @@ class Rows:
     target_counts: Counter[int] = field(default_factory=Counter)
     target_inside: float = 0.0
     target_batches: int = 0
+    round: Round = field(default_factory=Round)
+    draws: dict[str | None, Draw] = field(default_factory=dict)
+    same_rows: int = 0  # in each of those calls
     same_inputs: int = 0  # training calls in a row that got a new tensor with the same rows
     same_site: str | None = None
     seeds: int = 0  # calls of torch.manual_seed
@@ -134,6 +159,11 @@ class RowWatch:
         self._part, self._loaders, self._backwards = trace.part(Rows), trace.part(Loaders), trace.part(Backwards)
         self._last: list[float] = []
         self._last_input: weakref.ref[Tensor] | None = None
+        self._given: tuple[float, ...] = ()  # how many rows the last training call got, and a few numbers of them
+        self._batches: list[Counter[int]] = []  # the class numbers of each, where there is no loader
+        self._numbers: dict[int, int] = {}  # batch -> when it came first
+        self._next: dict[int, int] = {}  # batch -> the one that came after it
+        self._before: int | None = None  # the batch that came last
         self._orders: dict[int, Order] = {}
         self._calls = 0
         self._seed: Any = None
@@ -156,6 +186,28 @@ class RowWatch:
         if self._trace.steps and value == self._seed:
             self._part.seeds_in_training += 1
         self._seed = value
+
+    def on_wake(self) -> None:
+        self._before = None
+
+    def after_draw(self, called: Called) -> None:
+        """Random indices, drawn during training."""
+        drawn, draws = called.result, self._part.draws
+        if not self._trace.steps or self._loaders.all or not isinstance(drawn, Tensor) or drawn.dim() != 1 or len(drawn) < 4:
+            return
+        choices = len(drawn) if called.function == "randperm" else _span(called)
+        if drawn.device.type != "cpu" or not choices:
+            return
+        values, step, known = hash(tuple(drawn[:64].tolist())), self._trace.steps, draws.get(called.site)
+        if known is None:
+            if len(draws) < 64:
+                draws[called.site] = Draw(choices, values, step)
+            return
+        if (values, choices) != (known.values, known.choices):
+            known.same = 0
+        else:
+            known.same += step > known.step
+        known.values, known.choices, known.step = values, choices, step
 
     # -- what loaders give
 
@@ -224,10 +276,15 @@ class RowWatch:
     def after_call(self, call: Call) -> None:
         if call.training and not call.grad and call.root.trained:
             self._note_looked_at(call)
-        if not call.grad or not call.training or not call.root.parameters or self._calls >= LATEST:
+        if not call.grad or not call.training or not call.root.parameters:
+            return
+        if self._calls >= LATEST and (self._loaders.all or len(self._batches) >= BATCHES):
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
+            return
+        self._given = () if self._loaders.all else _glimpse(input)
+        if self._calls >= LATEST:
             return
         self._calls += 1
         if self._calls > CALLS and self._calls % SPARSE:
@@ -255,24 +312,62 @@ class RowWatch:
         part = self._part
         fresh = self._last_input is None or self._last_input() is not input
         part.same_inputs = part.same_inputs + 1 if keys == self._last and fresh else 0
-        part.same_site = call.site
+        part.same_site, part.same_rows = call.site, len(keys)
         self._last, self._last_input = keys, weakref.ref(input)
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         part = self._part
-        if len(part.signatures) >= TARGETS or not input.requires_grad or self._loaders.is_training():
+        if len(self._batches) >= BATCHES or not input.requires_grad or self._loaders.is_training():
             return
         if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
             return
         if target.device.type != "cpu":
             return
         values = target.tolist()
-        counts = Counter(values)
+        counts: Counter[int] = Counter(values)
+        self._note_round(values, counts)
+        if len(part.signatures) >= TARGETS:
+            return
         part.signatures.append(hash(tuple(values)))
         part.target_site = kind.site
         part.target_counts.update(counts)
         part.target_inside += entropy(counts)
         part.target_batches += 1
+
+    def _note_round(self, values: list[int], counts: "Counter[int]") -> None:
+        """Whether this batch, by its class numbers and a few numbers of its input, came after the same one before."""
+        if not self._given or self._given[0] != len(values):
+            return
+        key = hash((*values, *self._given))
+        found, before = self._part.round, self._before
+        self._before = key
+        if before is not None:
+            expected = self._next.setdefault(before, key)
+            if key in self._numbers:
+                found.followed += expected == key
+                found.departed += expected != key
+        if key not in self._numbers:
+            self._numbers[key] = len(self._batches)
+        elif not found.batches:
+            passed = self._batches[self._numbers[key] :]
+            found.batches, found.whole = len(passed), entropy(sum(passed, Counter()))
+            found.inside = sum(map(entropy, passed)) / len(passed)
+        self._batches.append(counts)
+
+
+def _glimpse(input: Tensor) -> tuple[float, ...]:
+    """How many rows, and a few numbers spread over them; nothing where looking would make the program wait."""
+    if input.device.type != "cpu" or input.is_complex():
+        return ()
+    flat = input.detach().reshape(-1)
+    return (len(input), *flat[:: max(len(flat) // 16, 1)].tolist())
+
+
+def _span(called: Called) -> int:
+    """How many numbers `randint(high, size)` or `randint(low, high, size)` draws from; 0 where that is not plain."""
+    numbers = [value for value in called.args if isinstance(value, int)]
+    low, high = numbers if len(numbers) == 2 else (0, *numbers) if len(numbers) == 1 else (0, 0)
+    return int(called.kwargs.get("high", high)) - int(called.kwargs.get("low", low))
 
 
 def entropy(counts: "Counter[int]") -> float:
@@ -354,5 +449,8 @@ def indices(dataloader: DataLoader[Any]) -> frozenset[int] | None:
         return None
 
 
-PATCHES = [Patch("seed", ("torch:manual_seed", "torch.random:manual_seed"), always=True)]
+PATCHES = [
+    Patch("seed", ("torch:manual_seed", "torch.random:manual_seed"), always=True),
+    Patch("draw", ("torch:randperm", "torch:randint")),
+]
 OBSERVERS = [RowWatch]
