@@ -147,8 +147,9 @@ def _praised(trace: Trace, optimizer: OptimizerRecord) -> Iterator[Finding]:
     own, other = praise.sites
     yield Finding(
         "foreign-gradients",
-        f"{praise.steps} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) used, besides the loss of {own}, "
-        f"that of {other}, by which another optimizer raises the output of this one's own network: it learns to give high scores.",
+        f"{praise.steps} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) used, besides the loss of "
+        f"{own}, that of {other}, by which another optimizer raises the output of this one's own network: it learns to give "
+        "high scores.",
         evidence={
             "optimizer": optimizer.name,
             "made_at": optimizer.site,

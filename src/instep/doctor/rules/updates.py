@@ -22,6 +22,8 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
         spoiled = movement.spoiled >= 2 or (movement.spoiled == 1 and movement.spoilt_last and trace.ended)
         odd = movement.odd >= 5 and count >= 0.5 * total
         if not spoiled and not odd:
+            if movement.lost >= 2 and not movement.odd:
+                yield _lost(movement)
             continue
         hopeless = spoiled or (count >= 8 and count >= 0.9 * total)
         damage = "and the weights are inf or nan as well" if spoiled else "and steps were done on them"
@@ -40,8 +42,23 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
         )
 
 
+def _lost(movement: Movement) -> Finding:
+    """Weights that became nan behind a loss that looks healthy."""
+    return Finding(
+        "non-finite",
+        f"{movement.lost_name} has been nan since about step {movement.first_lost} of {movement.name}, and the loss shows nothing: "
+        "its value is guarded where its gradient is not.",
+        evidence={"parameter": movement.lost_name, "first_step": movement.first_lost, "looks": movement.lost},
+        where=movement.site,
+        since_step=movement.first_lost,
+        fix="guard what goes into the function, not what comes out of it:\n"
+        "- torch.where(x > 0, x.sqrt(), 0)\n"
+        "+ torch.where(x > 0, x, 1).sqrt() * (x > 0)",
+    )
+
+
 def _spoiled(trace: Trace) -> bool:
-    return any(movement.spoiled for movement in trace.part(Updates).optimizers.values())
+    return any(movement.spoiled or movement.lost >= 2 for movement in trace.part(Updates).optimizers.values())
 
 
 def _level(movement: Movement) -> float:

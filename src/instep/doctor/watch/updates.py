@@ -58,6 +58,9 @@ class Movement:
     first_spoiled: int | None = None
     loss_site: str | None = None  # of the backward before that
     odd: int = 0  # steps that used the backward of a loss that is not finite
+    lost: int = 0  # looks in a row at which a tensor was nan that had been finite, whatever the loss was
+    first_lost: int | None = None
+    lost_name: str = ""
 
 
 @dataclass(slots=True)
@@ -192,6 +195,10 @@ class UpdateWatch:
         return self._probes[number]
 
     def _note(self, movement: Movement, chosen: list[int], step: int, facts: list[list[float]]) -> None:
+        gone = next((i for i, fact in zip(chosen, facts, strict=True) if math.isnan(fact[0]) and movement.moves[i].samples), None)
+        movement.lost = movement.lost + 1 if gone is not None else 0
+        if gone is not None and movement.first_lost is None:
+            movement.first_lost, movement.lost_name = step, movement.moves[gone].name
         for index, (weight, update, grad, unchanged) in zip(chosen, facts, strict=True):
             move = movement.moves[index]
             if not grad > 0:
