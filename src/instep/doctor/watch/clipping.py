@@ -39,7 +39,7 @@ class ClipPlace:
     site: str | None
     function: str
     count: int = 0
-    measuring: int = 0  # with a limit that never bites
+    measuring: int = 0  # with a limit that never bites, or inside a step: by a hook, or an optimizer that clips by itself
     empty: int = 0  # without any parameter
     generator: bool = False
     nothing: int = 0  # of parameters that have had gradients before, and have none now
@@ -66,10 +66,12 @@ class ClipWatch:
         self._parameters = trace.part(Gradients).parameters
         self._open: Clip | None = None  # that which is going on
         self._clipped: tuple[ClipPlace, Parameter, int] | None = None  # a gradient, and how many backwards it held
+        self._stepping = 0  # steps that are going on
         self._weights: tuple[Parameter, list[float]] | None = None  # of one that no optimizer holds, after the last backward
 
     def on_wake(self) -> None:
         self._open = self._clipped = self._weights = None
+        self._stepping = 0
 
     def before_clip(self, called: Called) -> None:
         given = called.argument(0, "parameters")
@@ -111,7 +113,7 @@ class ClipWatch:
         place.count += 1
         place.limit = clip.limit
         self._clipped = None
-        if clip.limit >= MEASURING:
+        if clip.limit >= MEASURING or self._stepping:  # inside a step nobody knows whether weights have moved yet
             place.measuring += 1
         elif not clip.parameters:
             place.empty += 1
@@ -172,8 +174,12 @@ class ClipWatch:
                 self._weights = (parameter, beginning(parameter))
                 return
 
-    def before_step(self, _: Any) -> None:
+    def before_step(self, step: Any) -> None:
         self._clipped = None
+        self._stepping += not step.closure  # with a closure the gradients come inside the step
+
+    def after_step(self, step: Any) -> None:
+        self._stepping = max(self._stepping - (not step.closure), 0)
 
 
 PATCHES = [
