@@ -82,7 +82,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         return
     idle = {number for number, steps in _untrainable(trace)}
     left = [orphan for orphan in _orphans(trace) if orphan.registered and orphan.root is not None]
-    left = [] if idle else [orphan for orphan in left if trace.has_share(orphan.arrivals, trace.backwards, 0.3)]
+    left = [] if idle else [orphan for orphan in left if trace.has_share(orphan.arrivals, trace.backwards - orphan.since, 0.3)]
     for number in dict.fromkeys(orphan.root for orphan in left):
         mine = [orphan for orphan in left if orphan.root == number]
         partly = mine[0].partial
@@ -96,8 +96,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "parameter-not-optimized",
             f"{len(mine)} parameters of {model} ({names([orphan.name for orphan in mine])}) got a gradient "
-            f"{mine[0].arrivals} times, "
-            f"are in no optimizer, and have not changed.",
+            f"{mine[0].arrivals} times, are in no optimizer{' any more' if mine[0].owners else ''}, and have not changed.",
             evidence={
                 "model": model,
                 "parameters": len(mine),
@@ -105,7 +104,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
                 "gradients": mine[0].arrivals,
             },
             where=record.site,
-            since_step=0,
+            since_step=0 if not mine[0].since else None,
             severity="hint" if doubtful else None if partly and not mine[0].frozen_mode else "warning",
             cause=f"{record.site}|{number}",
         )

@@ -33,7 +33,9 @@ class Orphan:
     owner: str  # class of the module that holds it
     root: int | None  # number of the root that it was called in
     registered: bool
-    arrivals: int
+    arrivals: int  # of gradients, since it gets them
+    since: int = 0  # backwards before the first of those
+    owners: frozenset[int] = frozenset()  # optimizers that had it and are gone
     moved: bool = False  # somebody else updates it
     bare: bool = False  # a plain tensor, kept as an attribute
     shape: tuple[int, ...] = ()
@@ -95,6 +97,8 @@ class OwnerWatch:
         self._owner: dict[int, tuple[weakref.ref[Tensor], str, int | None, bool, bool]] = {}
         self._first: dict[int, tuple[Parameter, list[float]]] = {}  # values of orphans when first seen
         self._changed: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals, backwards when they last grew)
+        self._quiet: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals and backwards while it got none)
+        self._frozen: dict[int, Parameter] = {}  # seen without requires_grad
         self._bare: dict[int, tuple[weakref.ref[Tensor], str, str, int, list[float]]] = {}
         self._sightings: dict[int, int] = {}
         self._call_grad = False
@@ -123,6 +127,13 @@ class OwnerWatch:
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> None:
         self._stepping[record.number] = weakref.ref(optimizer)
+        self._note_frozen()
+
+    def _note_frozen(self) -> None:
+        for key, parameter in self._parameters.items():
+            tensor = parameter.reference()
+            if tensor is not None and not tensor.requires_grad:
+                self._frozen[key] = parameter
 
     # -- leaves that no module and no optimizer knows
 
@@ -155,6 +166,7 @@ class OwnerWatch:
         if self._trace.ended:
             self._keep_what_holds()
             return
+        self._note_frozen()
         part, live = self._part, self._live_roots()
         reachable = {key for keys in live.values() for key in keys}
         part.orphans = dict(self._find_orphans(live))
@@ -170,8 +182,8 @@ class OwnerWatch:
         part.dead = {key: fact for key, fact in part.dead.items() if key in records and not records[key].arrivals}
         for key, orphan in part.orphans.items():
             if key in records:
-                orphan.arrivals = records[key].arrivals
-                orphan.moved = orphan.moved or bool(records[key].optimizers)
+                orphan.arrivals = records[key].arrivals - self._quiet_until(records[key])[0]
+                orphan.moved = orphan.moved or records[key].optimizers != orphan.owners
         for number in list(part.starved):
             record = next((record for record in self._optimizers if record.number == number), None)
             if record is None or record.arrivals or record.totals.get("empty", 0) < record.steps:
@@ -208,18 +220,23 @@ class OwnerWatch:
     def _find_orphans(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Orphan]]:
         homes = {key: number for number, keys in live.items() for key in keys}
         optimized = {number for number, keys in live.items() if any(self._is_optimized(key) for key in keys)}
+        gone = {record.number for record in self._optimizers if not record.alive}
         for key, parameter in list(self._parameters.items()):
             tensor = parameter.reference()
-            if tensor is None or parameter.optimizers or not parameter.arrivals or not tensor.requires_grad:
+            if tensor is None or not parameter.optimizers <= gone:
                 continue
+            arrivals, since = self._quiet_until(parameter)
+            if not parameter.arrivals > arrivals or not tensor.requires_grad:
+                continue
+            if parameter.optimizers and self._frozen.get(key) is not parameter:
+                continue  # trained, and left as it is now: only who unfreezes means to train on
             owner = self._owner.get(key)
             if owner is not None and owner[0]() is not tensor:
                 owner = None
             home = homes.get(key, owner[2] if owner is not None else None)
             registered = key in homes or owner is None or owner[3]
-            orphan = Orphan(
-                parameter.name, owner[1] if owner else "", home, registered, parameter.arrivals, shape=parameter.shape
-            )
+            orphan = Orphan(parameter.name, owner[1] if owner else "", home, registered, parameter.arrivals - arrivals, since)
+            orphan.shape, orphan.owners = parameter.shape, frozenset(parameter.optimizers)
             orphan.moved = self._has_moved(parameter, tensor)
             orphan.partial = home in optimized or not registered
             orphan.through = not optimized
@@ -232,9 +249,23 @@ class OwnerWatch:
             moved, alone = not values or sample(tensor, wait=True) != values, number == NOBODY
             if alone and tensor.grad is None:
                 continue
-            orphan = Orphan(name, owner_name, number, alone, self._trace.backwards, moved, True, tuple(tensor.shape), True)
+            orphan = Orphan(name, owner_name, number, alone, self._trace.backwards, moved=moved, bare=True, partial=True)
+            orphan.shape = tuple(tensor.shape)
             orphan.frozen_mode = alone  # perhaps a constant: nobody says that it belongs to what is trained
             yield key, orphan
+
+    def _quiet_until(self, parameter: Parameter) -> tuple[int, int]:
+        """(its gradients, all backwards) up to where it began to get gradients of late: it may have been frozen before."""
+        known = self._quiet.get(parameter.key)
+        if known is None or known[0] is not parameter:
+            before = parameter.arrivals if parameter.optimizers else 0
+            known = self._quiet[parameter.key] = (parameter, before, 0)
+        if known[1] == parameter.arrivals and not self._trace.ended:
+            known = self._quiet[parameter.key] = (parameter, known[1], self._trace.backwards)
+            tensor = parameter.reference()
+            if tensor is not None:
+                self._first[parameter.key] = (parameter, sample(tensor, wait=True))
+        return known[1], known[2]
 
     def _is_optimized(self, key: int) -> bool:
         parameter = self._parameters.get(key)
