@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.feeds import Feed, Feeds
 from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
 from instep.doctor.watch.lossgraphs import LossGraphs
@@ -141,12 +142,16 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
     """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
     for feed in trace.part(Feeds).of("nll_loss"):
         kind = trace.part(Losses).kinds.get((feed.function, feed.site))
-        if kind is None or feed.looked < 2 or feed.logged > 0.1 * feed.looked:
+        if kind is None or feed.looked < 2:
             continue
+        bare = feed.bare_logs >= 0.9 * feed.looked and _is_whole_loss(trace)
+        if feed.logged > 0.1 * feed.looked and not bare:
+            continue  # of a density, perhaps, or of something that is normalised elsewhere
         if not trace.has_share(feed.unnormalised, feed.looked, 0.9):
             continue
         probabilities = kind.origins["SoftmaxBackward0"] > 0.5 * kind.origins.total()
         given = "probabilities" if probabilities else "scores that are no log-probabilities"
+        given = "logarithms of numbers that nothing has divided by their sum" if bare else given
         yield Finding(
             "nll-on-unnormalised",
             f"nll_loss got {given} in {feed.unnormalised} of {feed.looked} calls that were looked at: "
@@ -161,6 +166,12 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
             since_step=feed.first_step,
             severity="warning" if feed.opaque == feed.looked else "error",
         )
+
+
+def _is_whole_loss(trace: Trace) -> bool:
+    """Whether backwards begin at the NLL itself: a point process adds an integral to it, which keeps its intensities low."""
+    sites = trace.part(Backwards).sites.values()
+    return any(site.count >= 2 and (site.node or "").startswith("NllLoss") for site in sites)
 
 
 def _has_one_class(feed: Feed) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import origin
+from instep.doctor.watch.backwards import VIEWS, origin
 from instep.doctor.watch.losses import LossKind
 
 LIMIT = 256
@@ -58,6 +58,7 @@ class Feed:
     softmax_rows: int = 0  # a (log-)softmax over dim 0 of a matrix that is not square, right before the loss
     log_softmax: int = 0  # a log-softmax, or the logarithm of a softmax
     logged: int = 0  # some logarithm between the last layer and the loss
+    bare_logs: int = 0  # of those: of a layer's output, each number made positive by itself, and nothing else
     opaque: int = 0  # compiled or custom: nobody knows
     unnormalised: int = 0  # exp of the input sums to 1 over dim 1 in few rows
     square: int = 0  # as many rows as columns
@@ -160,6 +161,7 @@ class FeedWatch:
             feed.softmax_rows += axis == 0 and len(shape) == 2 and 1 < shape[1] != shape[0] > 1 and tuple(input.shape) == shape
         if feed.function == "nll_loss":
             feed.logged += has_logarithm(node)
+            feed.bare_logs += is_bare_logarithm(node)
 
     def _normalisation(self, feed: Feed, input: Tensor) -> None:
         feed.square += input.dim() == 2 and input.shape[0] == input.shape[1]
@@ -226,6 +228,30 @@ def has_logarithm(node: Any, limit: int = 48) -> bool:
             return True
         if not name.startswith(LAYERS):
             pending += [child for child, _ in each.next_functions]
+    return False
+
+
+POSITIVE = frozenset(f"{name}Backward0" for name in ("Softplus", "Relu", "Sigmoid", "Exp", "Elu", "Abs", "Pow"))
+NUMBERS = frozenset(f"{name}Backward0" for name in ("Add", "Sub", "Mul", "Div", "Neg", "ClampMin", "Clamp")) | {"ClampBackward1"}
+
+
+def is_bare_logarithm(node: Any) -> bool:
+    """Whether a tensor is log(positive(layer)), number by number: nothing has divided by the sum over the classes."""
+    if node is None or node.name() not in ("LogBackward0", "LogSigmoidBackward0"):
+        return False
+    positive = node.name() == "LogSigmoidBackward0"
+    for _ in range(16):
+        children = [child for child, _ in node.next_functions if child is not None]
+        if len(children) != 1:
+            return False
+        (node,) = children
+        name = node.name()
+        if name.startswith(LAYERS):
+            return positive
+        if name in POSITIVE:
+            positive = True
+        elif name not in NUMBERS and name not in VIEWS:
+            return False
     return False
 
 
