@@ -26,7 +26,14 @@ def _is_foreign(trace: Trace, optimizer: OptimizerRecord, *, at_least: int = 3) 
     """Whether its steps use gradients of another optimizer's loss: backwards of two lines, and another step between them."""
     foreign = optimizer.totals.get("foreign", 0)
     mixed = _cycles(trace, optimizer).mixed
-    return foreign >= at_least and foreign >= 0.5 * optimizer.steps and mixed >= 0.4 * optimizer.steps
+    whole = foreign >= at_least and foreign >= 0.5 * optimizer.steps and mixed >= 0.4 * optimizer.steps
+    return whole or (_holds_since(optimizer, "foreign") and mixed >= 0.8 * foreign)
+
+
+def _holds_since(optimizer: OptimizerRecord, name: str) -> bool:
+    """Whether something happens in nearly every step since it came up, after steps without it: in a second phase."""
+    count, before = optimizer.totals.get(name, 0), optimizer.begun.get(name, 0)
+    return count >= 6 and before >= 6 and count >= 0.8 * (optimizer.steps - before)
 
 
 @rule("missing-zero-grad")
@@ -34,7 +41,8 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
     """Steps whose gradient still holds what an earlier step has used, below something new."""
     for optimizer in trace.part(Optimizers):
         stale = optimizer.totals.get("stale", 0)
-        if stale < 2 or not trace.has_share(stale, optimizer.steps, 0.3) or _is_foreign(trace, optimizer, at_least=1):
+        often = stale >= 2 and (_holds_since(optimizer, "stale") or trace.has_share(stale, optimizer.steps, 0.3))
+        if not often or _is_foreign(trace, optimizer, at_least=1):
             continue  # foreign-gradients says it
         fact = _last(optimizer, "stale")
         cycles = _cycles(trace, optimizer)

@@ -57,6 +57,7 @@ class OptimizerRecord:
     recent: deque[StepFact] = field(default_factory=lambda: deque(maxlen=256))
     totals: dict[str, int] = field(default_factory=dict)  # steps with missing, stale, reused, empty, … > 0; see `_count`
     first: dict[str, int] = field(default_factory=dict)  # the step at which each of those happened first
+    begun: dict[str, int] = field(default_factory=dict)  # of `steps`, how many came before that
     alive: bool = True
     backwards: int = 0  # of all, until its last step
     arrivals: int = 0  # of gradients, until then
@@ -290,6 +291,7 @@ class OptimizerWatch:
             if value:
                 totals[name] = totals.get(name, 0) + 1
                 first.setdefault(name, fact.number)
+                record.begun.setdefault(name, record.steps - 1)
 
 
 def is_busy(hub: Hub) -> bool:
