@@ -14,10 +14,10 @@ SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
 
 
 def _after(kind: LossKind, *names: str) -> tuple[str, int]:
-    """The squashing function that most inputs come from at once, and how many: ("", 0) where it is not most of them."""
+    """The squashing function that most inputs come from at once, or all of the last ones, and how many: else ("", 0)."""
     for name in names:
-        count = kind.origins[name]
-        if count >= 2 and count > 0.5 * kind.origins.total():
+        count, latest = kind.origins[name], kind.latest
+        if (count >= 2 and count > 0.5 * kind.origins.total()) or (len(latest) == latest.maxlen == latest.count(name)):
             return SQUASHED[name], count
     return "", 0
 

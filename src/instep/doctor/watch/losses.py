@@ -1,6 +1,6 @@
 """Losses: every call of a loss function of torch's, by function and line, with what it was fed."""
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
+from instep.doctor.watch.phases import Phases
 
 FUNCTIONS = (
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
@@ -39,6 +40,7 @@ class LossKind:
     count: int = 0
     with_graph: int = 0  # calls whose input has a graph: training
     origins: Counter[str] = field(default_factory=Counter)  # what gave the input, "SoftmaxBackward0"; of calls with a graph
+    latest: deque[str] = field(default_factory=lambda: deque(maxlen=EXAMINED))  # of those, the last few
     squashed_at: str | None = None  # the line of the softmax or sigmoid that did
     hard: bool = False  # targets are class numbers
     examined: int = 0  # calls whose values were looked at
@@ -65,7 +67,9 @@ class LossWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Losses)
+        self._part, self._phases = trace.part(Losses), trace.part(Phases)
+        self._phase = 0
+        self._looks: Counter[int] = Counter()  # in this phase, by kind
 
     def after_loss(self, called: Called) -> None:
         input, target = called.argument(0, "input"), called.argument(1, "target")
@@ -75,14 +79,24 @@ class LossWatch:
         kind.count += 1
         if input.requires_grad:
             kind.with_graph += 1
-            node = origin(input) if kind.with_graph <= EXAMINED or kind.with_graph % 16 == 0 else None
+            node = origin(input) if self._is_looked_at(kind) else None
             if node is not None:
-                kind.origins[_name(node)] += 1
+                name = _name(node)
+                kind.origins[name] += 1
+                kind.latest.append(name)
                 kind.squashed_at = node.metadata.get(SITE) or kind.squashed_at
         if kind.count <= EXAMINED or kind.count % 64 == 0:
             self._examine(kind, called, input.detach(), target)
         self._hub.say("on_loss", kind, called, input, target)
         self._hub.say("on_graded", input)
+
+    def _is_looked_at(self, kind: LossKind) -> bool:
+        """The first calls of a phase, and then every sixteenth."""
+        if self._phase != self._phases.number:
+            self._phase = self._phases.number
+            self._looks.clear()
+        self._looks[id(kind)] += 1
+        return self._looks[id(kind)] <= EXAMINED or kind.with_graph % 16 == 0
 
     def after_squash(self, called: Called) -> None:
         """Leave the line where a loss finds it."""

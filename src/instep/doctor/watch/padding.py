@@ -13,6 +13,7 @@ from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.phases import Phases
 
 LIMIT = 64
 LOOKS = 6  # calls of a line that are looked at one by one, then every 64th
@@ -21,7 +22,7 @@ LARGEST = 1 << 18  # elements that are looked at
 
 @dataclass(slots=True)
 class Padded:
-    """Calls of one loss from one line, with targets in rows."""
+    """Calls of one loss from one line in one phase, with targets in rows."""
 
     function: str
     site: str | None
@@ -40,7 +41,7 @@ class Padded:
 class Paddings:
     """The part of the trace about padded targets."""
 
-    all: dict[tuple[str, str | None], Padded] = field(default_factory=dict)
+    all: dict[tuple[str, str | None, int], Padded] = field(default_factory=dict)  # by function, line and phase
 
 
 class PaddingWatch:
@@ -48,9 +49,10 @@ class PaddingWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Paddings)
+        self._part, self._phases = trace.part(Paddings), trace.part(Phases)
         self._inputs: deque[list[int]] = deque(maxlen=8)  # lengths of the rows of inputs, without their tails
         self._seen = 0
+        self._phase = 0
 
     def wants_modules(self) -> dict[type, Any]:
         return {nn.Embedding: self.embedded}
@@ -69,6 +71,8 @@ class PaddingWatch:
             self._note_input(empty.t())
 
     def _wants(self, tensor: Tensor) -> bool:
+        if self._phase != self._phases.number:
+            self._phase, self._seen = self._phases.number, 0
         self._seen += 1
         return (self._seen <= 64 or self._seen % 32 == 0) and tensor.device.type == "cpu" and 0 < tensor.numel() <= LARGEST
 
@@ -80,11 +84,12 @@ class PaddingWatch:
             return
         if target.is_floating_point() or target.dim() not in (1, 2) or not 8 <= target.numel() <= LARGEST or input.dim() < 2:
             return
-        padded = self._part.all.get((kind.function, kind.site))
+        key = (kind.function, kind.site, self._phases.number)
+        padded = self._part.all.get(key)
         if padded is None:
             padded = Padded(kind.function, kind.site, self._trace.steps)
             if len(self._part.all) < LIMIT:
-                self._part.all[kind.function, kind.site] = padded
+                self._part.all[key] = padded
         padded.calls += 1
         if padded.calls > LOOKS and padded.calls % 64:
             return
