@@ -6,6 +6,7 @@ from statistics import median
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.residues import Residues
 from instep.doctor.watch.scaling import Scaling
 from instep.doctor.watch.updates import Updates
 
@@ -57,10 +58,10 @@ def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
 @rule("update-below-precision", revocable=True, steps=21)
 def update_below_precision(trace: Trace) -> Iterator[Finding]:
     """Low-precision weights most of which a step with gradient leaves exactly as they were."""
-    for movement in trace.part(Updates).optimizers.values():
+    for number, movement in trace.part(Updates).optimizers.items():
         moves = [move for move in movement.moves if len(move.unchanged) >= 5 and move.size >= 16]
         lost = [move for move in moves if trace.has_share(median(move.unchanged), 1.0, 0.9)]
-        if not movement.torchs or not lost or len(lost) < 0.5 * len(moves):
+        if not lost or len(lost) < 0.5 * len(moves) or not (movement.torchs or _keeps_nothing(trace, number)):
             continue
         share = median(value for move in lost for value in move.unchanged)
         yield Finding(
@@ -76,3 +77,11 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
         )
+
+
+def _keeps_nothing(trace: Trace, number: int) -> bool:
+    """Whether an optimizer of the user's own was searched, has nothing for what rounding takes, and its weights stand still."""
+    residue = trace.part(Residues).optimizers.get(number)
+    if residue is None or residue.clear < 5 or residue.steps < 24 or not trace.has_share(residue.clear, residue.looks, 0.8):
+        return False
+    return trace.has_share(residue.stayed, 1.0, 0.7)
