@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.graphs import AGE, GraphPlace, Graphs
+from instep.doctor.watch.graphs import AGE, SPARSE, GraphPlace, Graphs
 
 
 def _is_kept(trace: Trace, place: GraphPlace) -> bool:
@@ -31,10 +31,30 @@ def graph_kept(trace: Trace) -> Iterator[Finding]:
         return  # graph-retained says it
     for place in losses:
         yield _kept(place, "losses", "total += loss.item()  # or loss.detach()")
-    if not losses and not any(_grows(place) for place in part.backwards.values()):
-        for place in part.outputs.values():
-            if _is_kept(trace, place):
-                yield _kept(place, "outputs", "outputs.append(out.detach())")
+    if losses or any(_grows(place) for place in part.backwards.values()):
+        return
+    outputs = [place for place in part.outputs.values() if _is_kept(trace, place)]
+    for place in outputs:
+        yield _kept(place, "outputs", "outputs.append(out.detach())")
+    if not outputs and not part.created:
+        yield from _activations(part)
+
+
+def _activations(part: Graphs) -> Iterator[Finding]:
+    """Outputs of layers inside a model, gathered by a hook or by the model itself, of ever more steps."""
+    kept = [layer for layer in part.inner.values() if layer.grown >= 5 and layer.alive >= 5]
+    for site in dict.fromkeys(layer.site for layer in kept):
+        mine = [layer for layer in kept if layer.site == site]
+        layer = max(mine, key=lambda layer: layer.alive)
+        yield Finding(
+            "graph-kept",
+            f"outputs of layers ({', '.join(dict.fromkeys(each.name for each in mine))}) are kept together with their graphs: "
+            f"of {layer.samples} that were looked at, one in {SPARSE} steps, {layer.alive} were still alive.",
+            evidence={"looked_at": layer.samples, "alive": layer.alive, "layers": [each.name for each in mine][:8]},
+            where=site,
+            since_step=layer.first_step,
+            fix="activations.append(output.detach())",
+        )
 
 
 def _kept(place: GraphPlace, what: str, fix: str) -> Finding:

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
@@ -16,6 +16,7 @@ from instep.doctor.watch.backwards import Backward, Backwards
 from instep.doctor.watch.loaders import first_tensor
 
 AGE = 6  # backwards after which a graph should be gone
+SPARSE = 8  # backwards from one look at the outputs of layers to the next
 NODES = 6000  # of a graph that are counted
 LIMIT = 128
 
@@ -42,9 +43,24 @@ class GraphPlace:
     )  # (backwards, nodes of the graph), at 4, 8, 16, … of those that retain
 
 
+@dataclass(slots=True)
+class Inner:
+    """What one layer gave, at one in `SPARSE` backwards."""
+
+    name: str
+    site: str | None  # of the call of its model
+    samples: int = 0
+    alive: int = 0  # of those before the last, how many graphs are still there
+    grown: int = 0  # samples in a row at which there was one more than before
+    first_step: int = 0
+
+
 @dataclass
 class Graphs:
     """The part of the trace about graphs."""
+
+    inner: dict[int, Inner] = field(default_factory=dict)  # by layer
+    created: bool = False  # some backward was itself part of a graph
 
     backwards: dict[str | None, GraphPlace] = field(default_factory=dict)
     outputs: dict[str | None, GraphPlace] = field(default_factory=dict)
@@ -58,6 +74,36 @@ class GraphWatch:
         self._part, self._backwards = trace.part(Graphs), trace.part(Backwards)
         self._outputs: dict[str | None, deque[tuple[int, Any]]] = {}
         self._open: tuple[str | None, Any] | None = None
+        self._layers: dict[int, deque[Any]] = {}
+        self._sampled = -1  # backwards begun at the last look at layers
+        self._samples = False
+
+    def wants_modules(self) -> dict[type, Any]:
+        return {nn.Module: self._module_called}
+
+    def before_call(self, call: Any) -> None:
+        begun = self._trace.backwards
+        self._samples = call.grad and begun % SPARSE == 0 and begun != self._sampled
+        if self._samples:
+            self._sampled = begun
+
+    def _module_called(self, module: nn.Module, _: Any, output: Any, call: Any) -> None:
+        if not self._samples or module._modules or not isinstance(output, Tensor) or output.grad_fn is None:
+            return
+        key = id(module)
+        layer = self._part.inner.get(key)
+        if layer is None:
+            if len(self._layers) >= LIMIT:
+                return
+            layer = self._part.inner[key] = Inner(type(module).__name__, call.site, first_step=self._trace.steps)
+            self._layers[key] = deque(maxlen=64)
+        kept = self._layers[key]
+        alive = sum(1 for graph in kept if graph() is not None)
+        layer.grown = layer.grown + 1 if alive > layer.alive or alive >= 63 else 0
+        layer.samples, layer.alive = layer.samples + 1, alive
+        sentinel = Sentinel()
+        output.grad_fn.metadata["instep.layer"] = sentinel  # type: ignore[index]
+        kept.append(weakref.ref(sentinel))
 
     def on_wake(self) -> None:
         self._open = None
@@ -78,6 +124,7 @@ class GraphWatch:
         place.count += 1
         place.retained += backward.retain
         place.created += backward.create
+        self._part.created = self._part.created or backward.create
         site = self._backwards.sites.get(backward.site)
         if site is not None and backward.node is not None:
             self._look(place, site.graphs, backward)
