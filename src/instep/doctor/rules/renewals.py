@@ -17,7 +17,8 @@ def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
     epochs (tasks that follow each other).
     """
     for line in trace.part(Renewals).lines:
-        ended = [term for term in list(line.terms)[:-1] if term.steps]  # one that was made and never stepped has lost nothing
+        terms = [term for term in line.terms if term.site == line.site]  # made elsewhere: another phase
+        ended = [term for term in terms[:-1] if term.steps]  # one that was made and never stepped has lost nothing
         made = line.made - (len(line.terms) - 1 - len(ended))
         if not line.stateful or made < 3 or not ended:
             continue

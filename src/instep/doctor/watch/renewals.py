@@ -23,6 +23,7 @@ class Term:
     number: int
     lr: float
     made_step: int
+    site: str | None = None  # where it was made
     passes: int = 0  # passes over loaders that ended while it was the newest, with steps in them
     loader: int | None = None  # that of the last of those passes
     steps: int = 0  # of this optimizer
@@ -81,7 +82,7 @@ class RenewalWatch:
             return
         key = (hash(type(optimizer)), *(id(tensor) for tensor in tensors))
         known = self._lines.get(key)
-        term = Term(record.number, record.lrs[0], self._trace.steps)
+        term = Term(record.number, record.lrs[0], self._trace.steps, record.site)
         if known is None or known[1]() is not tensors[0]:  # ids come again when tensors have died
             line = Line(record.name, record.site, _stateful(optimizer), len(tensors))
             if len(self._part.lines) < LIMIT:
