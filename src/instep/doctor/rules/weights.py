@@ -13,9 +13,10 @@ from instep.doctor.watch.structure import Sharing, Structure
 
 @rule("frozen-parameter-moves")
 def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
-    """Parameters that were trained, then frozen, and that steps still change."""
+    """Parameters that were trained, then frozen, and that steps still change; or whose gradient is set to zero instead."""
     frozen = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2]
     facts = [fact for fact in frozen if trace.has_share(fact.moves, fact.looks, 0.5)]
+    yield from _hushed(trace)
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         change = max(fact.change for fact in mine)
@@ -32,6 +33,25 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
             },
             where=mine[0].site,
             since_step=mine[0].first_step,
+        )
+
+
+def _hushed(trace: Trace) -> Iterator[Finding]:
+    """A gradient of zero holds a weight still under plain SGD only: decay and momentum go on."""
+    quiet = [fact for fact in trace.part(Moves).hushed.values() if fact.moves >= 4]
+    facts = [fact for fact in quiet if trace.has_share(fact.moves, fact.looks, 0.8)]
+    for number in dict.fromkeys(fact.optimizer for fact in facts):
+        mine = [fact for fact in facts if fact.optimizer == number]
+        yield Finding(
+            "frozen-parameter-moves",
+            f"The gradients of {names([fact.name for fact in mine])} are set to zero before the step, and {mine[0].moves} of "
+            f"{mine[0].looks} steps that were looked at moved them all the same, by up to {mine[0].change:.2g}: by decay or "
+            "momentum.",
+            evidence={"parameters": len(mine), "names": [f.name for f in mine][:8], "moves": mine[0].moves},
+            where=mine[0].site,
+            since_step=mine[0].first_step,
+            severity="warning",
+            fix="p.grad = None  # instead of p.grad.zero_(): the optimizer leaves out what has none",
         )
 
 

@@ -11,13 +11,14 @@ from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.gradients import Gradients, is_zero
 from instep.doctor.watch.optimizers import Step
 from instep.doctor.watch.owners import sample
 
 FIRST = 8  # steps that are all looked at
 EVERY = 32
 CHECKED = 4  # parameters whose values are compared
+LOUD = 32  # parameters whose gradients are looked at after a backward and before its step
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class Moves:
     idle: dict[int, int] = field(
         default_factory=dict
     )  # optimizer -> steps in which nothing required a gradient and nothing had one
+    hushed: dict[int, FrozenMove] = field(default_factory=dict)  # whose gradient is set to zero by hand before each step
     written: dict[str, Written] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)
 
@@ -65,6 +67,8 @@ class MoveWatch:
         self._part = trace.part(Moves)
         self._parameters = trace.part(Gradients).parameters
         self._frozen: list[tuple[Tensor, int, list[float]]] = []
+        self._loud: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
+        self._hushed: list[tuple[Tensor, list[float]]] = []
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
         self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
 
@@ -80,6 +84,7 @@ class MoveWatch:
             number = step.record.number
             self._part.idle[number] = self._part.idle.get(number, 0) + 1
         self._compare_after(None if step.closure else step.site)
+        self._note_hushed(step)
         self._forward = []
         self._frozen = []
         if step.record.steps % 4 == 0:
@@ -93,7 +98,34 @@ class MoveWatch:
                     if known is not None and known.arrivals:
                         self._frozen.append((tensor, tensor._version, sample(tensor)))
 
+    def _note_hushed(self, step: Step) -> None:
+        """Gradients that the last backward filled, that are zero now, and that were not cleared with all others."""
+        loud, self._loud, self._hushed = [reference() for reference in self._loud], [], []
+        mine = {id(tensor) for group in step.optimizer.param_groups for tensor in group["params"]}
+        held = [tensor for tensor in loud if tensor is not None and tensor.grad is not None and id(tensor) in mine]
+        silent = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
+        if len(silent) < len(held) and not step.inside and not step.closure:
+            self._hushed = [(tensor, sample(tensor)) for tensor in silent[:CHECKED]]
+        for tensor in held:
+            fact = self._part.hushed.get(id(tensor))
+            if fact is not None and all(tensor is not other for other in silent):
+                fact.looks += 1  # its gradient is used at other times
+
+    def _compare_hushed(self, step: Step) -> None:
+        for tensor, values in self._hushed:
+            known, now = self._parameters.get(id(tensor)), sample(tensor)
+            if known is None:
+                continue
+            fact = self._part.hushed.get(known.key)
+            if fact is None:
+                fact = self._part.hushed[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
+            fact.looks += 1
+            fact.moves += now != values
+            fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
+        self._hushed = []
+
     def after_step(self, step: Step) -> None:
+        self._compare_hushed(step)
         for tensor, _, values in self._frozen:
             known, now = self._parameters.get(id(tensor)), sample(tensor)
             if known is None:
@@ -130,6 +162,13 @@ class MoveWatch:
         self._note("between", backward.site, moved[0] if moved else None)
 
     def after_backward(self, _: Called) -> None:
+        if self._trace.steps < FIRST or _is_chosen(self._trace.steps):
+            held = [(parameter, parameter.reference()) for parameter in list(self._parameters.values())[:LOUD]]
+            self._loud = [
+                weakref.ref(tensor)
+                for parameter, tensor in held
+                if tensor is not None and parameter.optimizers and parameter.device == "cpu" and _is_loud(tensor)
+            ]
         if self._looks():
             known = [parameter.reference() for parameter in list(self._parameters.values())[:64] if parameter.optimizers]
             self._after = self._with_gradients([tensor for tensor in known if tensor is not None])
@@ -168,6 +207,15 @@ class MoveWatch:
 def _has_gradients(step: Step) -> bool:
     """Whether gradients were put there by hand: evolution strategies and their like."""
     return any(tensor.grad is not None for group in step.optimizer.param_groups for tensor in group["params"])
+
+
+def _is_chosen(step: int) -> bool:
+    """About one step in eight, in no regular order: tasks may take turns."""
+    return (step * 2654435761 >> 9) % 8 == 0
+
+
+def _is_loud(tensor: Tensor) -> bool:
+    return tensor.grad is not None and tensor.requires_grad and not is_zero(tensor.grad)
 
 
 def _some(tensors: list[Tensor]) -> list[Tensor]:
