@@ -22,6 +22,7 @@ WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody r
 NODES = 20_000
 IDLE = 8  # backwards without a gradient, while others get theirs
 ROOTS = 64
+ALONE = 10  # calls of a model, in train mode with grad, that should have led to a gradient
 NOBODY = -1  # the root of a parameter that no module has
 
 
@@ -340,7 +341,9 @@ class OwnerWatch:
         trained = {homes[key] for key in record.parameters if key in homes and self._parameters[key].arrivals}
         for key in record.parameters:
             parameter = self._parameters.get(key)
-            if parameter is None or parameter.arrivals or homes.get(key) not in trained:
+            if parameter is None or parameter.arrivals or key not in homes:
+                continue
+            if homes[key] not in trained and not self._is_called_alone(key):
                 continue
             tensor = parameter.reference()
             if tensor is None or not tensor.requires_grad or tensor.grad is not None or self._has_state(record.number, tensor):
@@ -349,6 +352,14 @@ class OwnerWatch:
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
             yield key, Dead(parameter.name, record.number, homes[key], called, in_grad)
+
+    def _is_called_alone(self, key: int) -> bool:
+        """Whether its model, a head perhaps, is called by itself to train, and what it gives is cut off later."""
+        owner = self._owner.get(key)
+        if owner is None or owner[2] is None or not owner[4]:
+            return False
+        kinds = [kind for kind in self._calls.kinds.values() if kind.root.number == owner[2]]
+        return sum(kind.count for kind in kinds if kind.grad and kind.training) >= ALONE
 
     def _has_state(self, number: int, tensor: Tensor) -> bool:
         """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it. Adagrad begins with 0 steps."""
