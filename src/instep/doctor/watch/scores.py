@@ -1,22 +1,27 @@
 """Scores that a loss raises: `-critic(state, actor(state)).mean()` pulls the critic's own output up, without any target.
 
 Such a loss is meant for what is below the critic, an actor or a generator. A step of the critic that uses it as well, beside the
-critic's own loss, makes the critic praise everything.
+critic's own loss, makes the critic praise everything. So does a binary loss that wants ones for what the critic's own loss, on the
+same samples, wants zeros for.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward
+from instep.doctor.watch.calls import Call
 from instep.doctor.watch.gradients import Gradients
-from instep.doctor.watch.optimizers import Step
+from instep.doctor.watch.loaders import first_tensor
+from instep.doctor.watch.optimizers import Optimizers, Step
 
 RECENT = 16  # backwards of which it is known what they raise
+BINARY = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 LAYERS = ("AddmmBackward0", "MmBackward0", "ConvolutionBackward0")
 
 
@@ -40,10 +45,11 @@ class Scores:
 class _Raising:
     """A backward that raises the output of some layers, and who used it."""
 
-    __slots__ = ("backward", "keys", "others", "outsiders", "owner", "owner_site", "told")
+    __slots__ = ("backward", "binary", "keys", "others", "outsiders", "owner", "owner_site", "told")
 
-    def __init__(self, backward: Backward, keys: frozenset[int]) -> None:
+    def __init__(self, backward: Backward, keys: frozenset[int], binary: bool) -> None:
         self.backward, self.keys = backward, keys
+        self.binary = binary  # by a target of ones: somebody must want zeros as well
         self.owner: int | None = None  # the optimizer that those layers belong to
         self.owner_site: str | None = None
         self.others: list[Backward] = []  # that its step used as well
@@ -56,19 +62,40 @@ class ScoreWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part = trace, trace.part(Scores)
-        self._parameters = trace.part(Gradients).parameters
+        self._parameters, self._optimizers = trace.part(Gradients).parameters, trace.part(Optimizers)
+        # root, a few numbers of its input, whether that has a graph
+        self._calls: deque[tuple[int, tuple[float, ...], bool]] = deque(maxlen=2 * RECENT)
+        self._lowering: dict[int, frozenset[int]] = {}  # backward -> the layers for which it wants zeros
         self._raising: deque[_Raising] = deque(maxlen=RECENT)
         self._last: dict[int, int] = {}  # optimizer -> backwards begun at its last step
 
     def on_wake(self) -> None:
         self._raising.clear()
+        self._calls.clear()
+        self._lowering.clear()
+
+    def after_call(self, call: Call) -> None:
+        if call.grad and len(self._optimizers.all) > 1:
+            input = first_tensor(call.args)
+            if input is not None and input.layout is torch.strided and input.device.type == "cpu" and input.is_floating_point():
+                flat = input.detach().reshape(-1)
+                values = tuple(flat[:: max(len(flat) // 8, 1)].tolist())
+                self._calls.append((call.root.number, values, input.requires_grad))
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
         while self._raising and self._raising[0].backward.number <= backward.number - RECENT:
             self._raising.popleft()
         keys = raised(tensor.grad_fn)
         if keys:
-            self._raising.append(_Raising(backward, keys))
+            self._raising.append(_Raising(backward, keys, binary=False))
+        elif len(self._optimizers.all) > 1:
+            ones, zeros = wanted(tensor.grad_fn)
+            if len(self._lowering) > RECENT:
+                self._lowering.clear()
+            if zeros:
+                self._lowering[backward.number] = zeros
+            elif ones:
+                self._raising.append(_Raising(backward, ones, binary=True))
 
     def before_step(self, step: Step) -> None:
         record = step.record
@@ -87,6 +114,11 @@ class ScoreWatch:
                 each.outsiders.append(set(used))
             self._settle(each)
 
+    def _has_twins(self) -> bool:
+        """Whether a model was called with the same samples of late, once cut off from what made them and once not."""
+        cut = {(root, values) for root, values, graph in self._calls if not graph}
+        return any(graph and len(values) >= 8 and (root, values) in cut for root, values, graph in self._calls)
+
     def _held(self, key: int) -> list[Backward]:
         known = self._parameters.get(key)
         return known.held if known is not None else []
@@ -95,6 +127,8 @@ class ScoreWatch:
         if raising.owner is None or not raising.outsiders:
             return
         own = [b for b in raising.others if all(b.number not in used for used in raising.outsiders)]
+        if raising.binary:
+            own = [b for b in own if raising.keys & self._lowering.get(b.number, frozenset())] if self._has_twins() else []
         if not own:
             return
         raising.told = True
@@ -124,6 +158,38 @@ def raised(node: Any) -> frozenset[int]:
             return frozenset()
         node = children[0]
     return frozenset()
+
+
+def wanted(node: Any) -> tuple[frozenset[int], frozenset[int]]:
+    """The weights of the layers for whose outputs a loss, or the terms of a sum, want ones, and of those for which zeros."""
+    ones: set[int] = set()
+    zeros: set[int] = set()
+    pending = [node] if node is not None else []
+    for _ in range(8):
+        if not pending:
+            break
+        each = pending.pop()
+        name = each.name()
+        children = [child for child, _ in each.next_functions if child is not None]
+        if name in ("AddBackward0", "DivBackward0", "MulBackward0"):
+            pending += children
+        elif name in BINARY and children and each._saved_target.device.type == "cpu":
+            low, high = torch.aminmax(each._saved_target)
+            if float(low) == float(high) and float(low) != 0.5:
+                (ones if float(low) > 0.5 else zeros).update(_layer(children[0]))
+    return frozenset(ones), frozenset(zeros)
+
+
+def _layer(node: Any) -> set[int]:
+    """The weights of the layer that a tensor comes from, past a sigmoid and views."""
+    for _ in range(8):
+        if node is None or node.name() in LAYERS:
+            break
+        if node.name() not in VIEWS and node.name() != "SigmoidBackward0":
+            return set()
+        node = node.next_functions[0][0]
+    taken = _below(node) if node is not None else []
+    return {id(child.variable) for child, _ in taken if child is not None and child.name() == "torch::autograd::AccumulateGrad"}
 
 
 def _below(layer: Any) -> list[Any]:
