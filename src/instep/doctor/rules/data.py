@@ -8,6 +8,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.overlaps import Overlaps
 from instep.doctor.watch.randomness import Randomness
 from instep.doctor.watch.rows import LoaderRows, Rows, entropy
 from instep.doctor.watch.scales import Scales
@@ -58,6 +59,8 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
     """Evaluation samples that are trained on, in part; all of them only where nothing else is evaluated on."""
     part = trace.part(Rows)
     train, valid = _roles(trace)
+    if not trace.part(Loaders).all:
+        yield from _overlap_by_hand(trace)
     for loader in train:
         models = _models(trace, loader)
         facts = [
@@ -86,6 +89,26 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
                 since_step=other.first_step,
                 severity="hint" if same else None if certain else "warning",
             )
+
+
+def _overlap_by_hand(trace: Trace) -> Iterator[Finding]:
+    """Without loaders: evaluations that mix samples of the training with others.
+
+    Not: those of the training alone, and those of everything, which are no validation.
+    """
+    for found in trace.part(Overlaps).all.values():
+        if found.evaluated < 16 or found.shared < 8 or found.mixed < 0.5 * found.calls:
+            continue
+        if not 0.03 * found.evaluated <= found.shared <= 0.9 * found.evaluated or found.shared > 0.8 * found.trained:
+            continue
+        yield Finding(
+            "train-valid-overlap",
+            f"{found.shared} of the {found.evaluated} samples that are evaluated on are trained on as well.",
+            evidence={"shared": found.shared, "evaluated": found.evaluated, "by": "value", "trained": found.trained},
+            where=found.site,
+            since_step=found.first_step,
+            severity="warning",
+        )
 
 
 def _is_evaluated_elsewhere(trace: Trace, models: set[int], loaders: list[Loader]) -> bool:

@@ -53,6 +53,7 @@ class Inner:
     alive: int = 0  # of those before the last, how many graphs are still there
     grown: int = 0  # samples in a row at which there was one more than before
     first_step: int = 0
+    last: int = -1  # backwards begun at the last sample: a layer that is shared is called several times
 
 
 @dataclass
@@ -97,7 +98,9 @@ class GraphWatch:
                 return
             layer = self._part.inner[key] = Inner(type(module).__name__, call.site, first_step=self._trace.steps)
             self._layers[key] = deque(maxlen=64)
-        kept = self._layers[key]
+        if layer.last == self._sampled:
+            return
+        layer.last, kept = self._sampled, self._layers[key]
         alive = sum(1 for graph in kept if graph() is not None)
         layer.grown = layer.grown + 1 if alive > layer.alive or alive >= 63 else 0
         layer.samples, layer.alive = layer.samples + 1, alive

@@ -192,16 +192,27 @@ class RowWatch:
 
     def after_draw(self, called: Called) -> None:
         """Random indices, drawn during training."""
-        drawn, draws = called.result, self._part.draws
+        drawn = called.result
         if not self._trace.steps or self._loaders.all or not isinstance(drawn, Tensor) or drawn.dim() != 1 or len(drawn) < 4:
             return
         choices = len(drawn) if called.function == "randperm" else _span(called)
-        if drawn.device.type != "cpu" or not choices:
+        if drawn.device.type == "cpu" and choices:
+            self._note_draw(called.site, choices, hash(tuple(drawn[:64].tolist())))
+
+    def after_pick(self, called: Called) -> None:
+        """The same by Python's `random.Random(seed).sample(population, k)`."""
+        population, picked = called.argument(1, "population"), called.result
+        if not self._trace.steps or self._loaders.all or not isinstance(population, (range, list)) or len(picked) < 4:
             return
-        values, step, known = hash(tuple(drawn[:64].tolist())), self._trace.steps, draws.get(called.site)
+        if all(isinstance(each, int) for each in picked[:64]):
+            self._note_draw(called.site, len(population), hash(tuple(picked[:64])))
+
+    def _note_draw(self, site: str | None, choices: int, values: int) -> None:
+        draws, step = self._part.draws, self._trace.steps
+        known = draws.get(site)
         if known is None:
             if len(draws) < 64:
-                draws[called.site] = Draw(choices, values, step)
+                draws[site] = Draw(choices, values, step)
             return
         if (values, choices) != (known.values, known.choices):
             known.same = 0
@@ -253,7 +264,7 @@ class RowWatch:
             facts.firsts.append((going_on.begun_step, keys, row_keys(rest) if rest is not None else []))
         if counting:
             facts.pairs = facts.pairs or (len(found) > 1 and found[0].dim() > 1 and found[0].shape == found[1].shape)
-            facts.exact = facts.exact or _is_rich(found[0])
+            facts.exact = facts.exact or is_rich(found[0])
             facts.rows.update(keys)
             if labels is not None:
                 self._note_labels(facts, labels)
@@ -400,7 +411,7 @@ def _columns(tensor: Tensor) -> Tensor:
     return rows[:, :: rows.shape[1] // COLUMNS] if rows.shape[1] > COLUMNS else rows
 
 
-def _is_rich(tensor: Tensor) -> bool:
+def is_rich(tensor: Tensor) -> bool:
     """Whether equal rows are hardly there by chance: many real numbers in each."""
     if tensor.dim() < 2 or not tensor.is_floating_point() or tensor[0].numel() < 4 or tensor.device.type != "cpu":
         return False
@@ -452,5 +463,6 @@ def indices(dataloader: DataLoader[Any]) -> frozenset[int] | None:
 PATCHES = [
     Patch("seed", ("torch:manual_seed", "torch.random:manual_seed"), always=True),
     Patch("draw", ("torch:randperm", "torch:randint")),
+    Patch("pick", ("random:Random.sample", "random:Random.choices")),
 ]
 OBSERVERS = [RowWatch]

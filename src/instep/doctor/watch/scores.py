@@ -1,8 +1,8 @@
 """Scores that a loss raises: `-critic(state, actor(state)).mean()` pulls the critic's own output up, without any target.
 
-Such a loss is meant for what is below the critic, an actor or a generator. A step of the critic that uses it as well, beside the
-critic's own loss, makes the critic praise everything. So does a binary loss that wants ones for what the critic's own loss, on the
-same samples, wants zeros for.
+Such a loss is meant for what is below the critic, an actor or a generator. A step of the critic that uses it as well, beside
+the critic's own loss, makes the critic praise everything. So does a binary loss that wants ones for what the critic's own loss,
+on the same samples, wants zeros for.
 """
 
 from collections import deque
