@@ -150,19 +150,19 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
 def _praised(trace: Trace, optimizer: OptimizerRecord) -> Iterator[Finding]:
     """Steps that also use the loss by which an actor or a generator raises what this optimizer's own network says of it."""
     praise = trace.part(Scores).optimizers.get(optimizer.number)
-    if praise is None or praise.steps < 4 or not trace.has_share(praise.steps, optimizer.steps, 0.5):
+    if praise is None or praise.uses < 4 or not trace.has_share(praise.uses, optimizer.steps, 0.5):
         return
     own, other = praise.sites
     yield Finding(
         "foreign-gradients",
-        f"{praise.steps} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) used, besides the loss of "
+        f"{praise.uses} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) used, besides the loss of "
         f"{own}, that of {other}, by which another optimizer raises the output of this one's own network: it learns to give "
         "high scores.",
         evidence={
             "optimizer": optimizer.name,
             "made_at": optimizer.site,
             "steps": optimizer.steps,
-            "foreign_steps": praise.steps,
+            "foreign_steps": praise.uses,
             "backwards_at": [own, other],
         },
         where=praise.site,

@@ -239,7 +239,7 @@ def is_bare_logarithm(node: Any) -> bool:
     """Whether a tensor is log(positive(layer)), number by number: nothing has divided by the sum over the classes."""
     if node is None or node.name() not in ("LogBackward0", "LogSigmoidBackward0"):
         return False
-    positive = node.name() == "LogSigmoidBackward0"
+    positive = bool(node.name() == "LogSigmoidBackward0")
     for _ in range(16):
         children = [child for child, _ in node.next_functions if child is not None]
         if len(children) != 1:

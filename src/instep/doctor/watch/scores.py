@@ -29,8 +29,8 @@ LAYERS = ("AddmmBackward0", "MmBackward0", "ConvolutionBackward0")
 class Praise:
     """Steps of one optimizer that also used a loss by which another optimizer raises its output."""
 
-    steps: int = 0
-    site: str | None = None  # of the last such step
+    uses: int = 0  # such steps
+    site: str | None = None  # of the last one
     sites: tuple[str | None, ...] = ()  # of the backwards that it used: its own, and the other's
     first_step: int = 0
 
@@ -133,7 +133,7 @@ class ScoreWatch:
             return
         raising.told = True
         praise = self._part.optimizers.setdefault(raising.owner, Praise(first_step=self._trace.steps))
-        praise.steps += 1
+        praise.uses += 1
         praise.site, praise.sites = raising.owner_site, (own[-1].site, raising.backward.site)
 
 
