@@ -17,6 +17,7 @@ from instep.doctor.watch.rows import is_rich, row_keys
 
 ROWS = 16384
 LIMIT = 32
+LOOKS = 64  # evaluations of a line that are looked at
 
 
 @dataclass(slots=True)
@@ -51,6 +52,8 @@ class _Training:
         self.known = True
 
     def add(self, keys: list[float]) -> None:
+        if not self.known:
+            return
         again = sum(key in self.last for key in keys)
         if not self.epoch and again:
             self.epoch = self.calls
@@ -103,6 +106,8 @@ class OverlapWatch:
             if len(self._part.all) >= LIMIT:
                 return
             found = self._part.all[key] = Overlap(call.site, self._trace.steps)
+        if found.calls >= LOOKS:
+            return
         answers = {row: training.is_used(row) for row in row_keys(input)}
         rows = self._seen.setdefault(key, set())
         if len(rows) < ROWS:
