@@ -272,7 +272,7 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
             yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
     if part.same_inputs >= 20 and trace.has_share(part.seeds_in_training, part.same_inputs, 0.8) and not trace.part(Loaders).all:
         yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
-    elif part.same_inputs >= 20 and not trace.part(Loaders).all:
+    elif part.same_inputs >= 20 and not trace.part(Loaders).is_training():
         for site, draw in part.draws.items():
             few = trace.is_below(part.same_rows, 0.25 * draw.choices)  # else a split, perhaps: all that there is to train on
             if few and draw.same >= 20 and trace.has_share(draw.same, part.same_inputs, 0.8):

@@ -193,7 +193,13 @@ class RowWatch:
     def after_draw(self, called: Called) -> None:
         """Random indices, drawn during training."""
         drawn = called.result
-        if not self._trace.steps or self._loaders.all or not isinstance(drawn, Tensor) or drawn.dim() != 1 or len(drawn) < 4:
+        if (
+            not self._trace.steps
+            or self._loaders.is_training()
+            or not isinstance(drawn, Tensor)
+            or drawn.dim() != 1
+            or len(drawn) < 4
+        ):
             return
         choices = len(drawn) if called.function == "randperm" else _span(called)
         if drawn.device.type == "cpu" and choices:
@@ -202,7 +208,7 @@ class RowWatch:
     def after_pick(self, called: Called) -> None:
         """The same by Python's `random.Random(seed).sample(population, k)`."""
         population, picked = called.argument(1, "population"), called.result
-        if not self._trace.steps or self._loaders.all or not isinstance(population, (range, list)) or len(picked) < 4:
+        if not self._trace.steps or self._loaders.is_training() or not isinstance(population, (range, list)) or len(picked) < 4:
             return
         if all(isinstance(each, int) for each in picked[:64]):
             self._note_draw(called.site, len(population), hash(tuple(picked[:64])))
@@ -289,12 +295,12 @@ class RowWatch:
             self._note_looked_at(call)
         if not call.grad or not call.training or not call.root.parameters:
             return
-        if self._calls >= LATEST and (self._loaders.all or len(self._batches) >= BATCHES):
+        if self._calls >= LATEST and (self._loaders.is_training() or len(self._batches) >= BATCHES):
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
             return
-        self._given = () if self._loaders.all else _glimpse(input)
+        self._given = () if self._loaders.is_training() else _glimpse(input)
         if self._calls >= LATEST:
             return
         self._calls += 1
