@@ -12,6 +12,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
+from instep.doctor.watch.calls import Calls
 
 FUNCTIONS = (
     "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
@@ -60,11 +61,11 @@ class LossWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Losses)
+        self._part, self._enclosing = trace.part(Losses), trace.part(Calls).enclosing
 
     def after_loss(self, called: Called) -> None:
         input, target = called.argument(0, "input"), called.argument(1, "target")
-        if not isinstance(input, Tensor):
+        if not isinstance(input, Tensor) or input.device.type == "meta":
             return
         kind = self._kind(called)
         kind.count += 1
@@ -92,6 +93,7 @@ class LossWatch:
             kind = LossKind(called.function, called.site, first_step=self._trace.steps)
             if len(self._part.kinds) < LIMIT:
                 self._part.kinds[key] = kind
+                self._enclosing.update(self._hub.locator.outer_sites())
         return kind
 
     def _examine(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
