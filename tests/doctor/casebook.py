@@ -48,13 +48,13 @@ def cases() -> list[Case]:
 class Examination:
     """A process of its own that runs scripts under the doctor, two at a time, and keeps its answers.
 
-    `with Examination() as examination: examination.send(scripts); examination.answer(script)`
+    `with Examination() as examination: examination.send(scripts); examination.answer(script)`. It imports `modules` first.
     """
 
-    def __init__(self, *, jobs: int = JOBS, threads: int = 1, hash_seed: int = 0) -> None:
+    def __init__(self, *, jobs: int = JOBS, threads: int = 1, hash_seed: int = 0, modules: Sequence[str] = ()) -> None:
         self._answers: dict[tuple[str, ...], dict[str, Any]] = {}
         self._sent: set[tuple[str, ...]] = set()
-        self._command = [sys.executable, str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S)]
+        self._command = [sys.executable, str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S), *modules]
         count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._environment = {**os.environ, **count, "PYTHONWARNINGS": "default", "PYTHONHASHSEED": str(hash_seed)}
 

@@ -1,11 +1,14 @@
 """One process with torch and the doctor imported, which forks a child for each script: importing costs more than most scripts.
 
-    python tests/doctor/forkserver.py JOBS THREADS TIMEOUT_S < scripts, a JSON array a line ([script, argument…])
+    python tests/doctor/forkserver.py JOBS THREADS TIMEOUT_S [MODULE…] < scripts, a JSON array a line ([script, argument…])
 
 writes a JSON object a line as answers come, and ends when its input does. It has no thread when it forks. A child runs its
 script in an empty folder, under the watch, and answers with what was found; ["--unwatched", script, …] runs without the doctor.
+The modules are imported once, for all.
 """
 
+import gc
+import importlib
 import json
 import os
 import runpy
@@ -30,7 +33,16 @@ from instep.doctor.watch import areas
 
 UNWATCHED = "--unwatched"
 CLEAR: dict[str, Any] = {"found": {}, "missed": {}}
-NOTHING: dict[str, Any] = {"findings": [], "error": "", "failures": [], "steps": 0, "out": "", "said": "", "margins": CLEAR}
+NOTHING: dict[str, Any] = {
+    "findings": [],
+    "error": "",
+    "failures": [],
+    "remarks": [],
+    "steps": 0,
+    "out": "",
+    "said": "",
+    "margins": CLEAR,
+}
 
 
 def examined(script: str, arguments: list[str]) -> dict[str, Any]:
@@ -46,7 +58,8 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     process_watch.end()
     findings = [finding.as_json() for finding in journal.findings()]
     clear = {"found": margins.found, "missed": margins.missed}
-    return {"findings": findings, "error": error, "failures": journal.failures(), "steps": journal.steps(), "margins": clear}
+    told = {"failures": journal.failures(), "remarks": journal.remarks(), "steps": journal.steps()}
+    return {"findings": findings, "error": error, "margins": clear, **told}
 
 
 def run(script: str, arguments: list[str]) -> str:
@@ -75,6 +88,7 @@ def child(case: list[str], out: Path) -> None:
     else:
         answer = examined(case[0], case[1:])
     sys.stdout.flush()
+    sys.stderr.flush()
     answer["seconds"] = round(time.perf_counter() - begun, 3)
     answer["out"], answer["said"] = (Path(name).read_text(errors="replace")[-8000:] for name in ("out.txt", "said.txt"))
     out.with_suffix(".part").write_text(json.dumps(answer, default=str))
@@ -138,12 +152,16 @@ def serve(children: Children) -> None:
 def main() -> None:
     jobs, threads, timeout_s = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     torch.set_num_threads(threads)
+    for name in sys.argv[4:]:
+        importlib.import_module(name)
     torch.optim.SGD([torch.zeros(1, requires_grad=True)]).step()  # imports what every script would import again
     areas()
     all_rules()
     locator = Locator()
     for module in list(sys.modules.values()):  # where they lie is remembered
         locator.is_users(getattr(module, "__file__", None) or "")
+    gc.collect()
+    gc.freeze()  # else the first collection in a child copies all that was imported
     with tempfile.TemporaryDirectory() as folder:
         serve(Children(jobs, timeout_s, Path(folder)))
 

@@ -265,21 +265,6 @@ def test_the_report_of_nothing_and_of_something(capsys: pytest.CaptureFixture[st
     assert "instep doctor --explain missing-zero-grad" in said
 
 
-def test_the_doctor_stands_down_before_sharded_parameters(capsys: pytest.CaptureFixture[str]) -> None:
-    """Looking at one would be a collective; what was seen until then is half a story."""
-    model = nn.Linear(4, 3)
-    for parameter in model.parameters():
-        parameter.placements = ()  # type: ignore[attr-defined]  # what torch's DTensor has
-    with instep.watch(aloud=False) as visit:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(8):
-            nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
-            optimizer.step()
-    assert visit.findings == []
-    assert visit.hub.failed == 0
-    assert "the parameters are sharded over processes (DTensor)" in capsys.readouterr().err
-
-
 def test_no_hook_is_left_behind() -> None:
     with instep.watch(aloud=False):
         model, optimizer = small()

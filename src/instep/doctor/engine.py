@@ -9,7 +9,12 @@ from instep.doctor.hub import Hub
 from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
+from instep.doctor.watch.compiled import Compiled
 
+# Rules that need whole weights, or another forward, which is a collective where weights are sharded.
+WHOLE = (
+    "batch-mixed", "batch-first", "future-leaks", "ranks-diverge", "unregistered-module", "symmetric-weights", "weights-not-tied",
+)  # fmt: skip
 Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
 
 
@@ -59,8 +64,6 @@ class Engine:
 
     def judge(self) -> None:
         """Ask every rule."""
-        if self._hub.stood_down is not None:
-            return
         steps = self._judged_step = self._trace.steps
         while self._due <= steps:
             self._due = next(self._next)
@@ -96,8 +99,6 @@ class Engine:
     def remarks(self) -> list[str]:
         """What could not be judged: known at the end."""
         trace, hand = self._trace, self._trace.part(ByHand)
-        if self._hub.stood_down is not None:
-            return [f"{self._hub.stood_down}: nothing was judged."]
         if not trace.steps and not trace.backwards:
             if hand.grads:
                 return [
@@ -115,7 +116,22 @@ class Engine:
             needs = sorted({rule.steps for rule in short})
             lists = [f"{need} for {', '.join(rule.id for rule in short if rule.steps == need)}" for need in needs]
             said.append(f"too short to judge everything; it takes at least this many steps: {'; '.join(lists)}.")
-        return said
+        return [*said, *self._unwatched()]
+
+    def _unwatched(self) -> Iterator[str]:
+        """What could not be looked into."""
+        if self._hub.sharded:
+            left_out = f" {self._hub.unseen} looks at weights that were not there were left out;" if self._hub.unseen else ""
+            yield (
+                f"parameters are sharded over processes (DTensor): each process looked at the part that it holds;{left_out} "
+                f"{', '.join(WHOLE)} were not judged."
+            )
+        sites = self._trace.part(Compiled).sites
+        if sites:
+            yield (
+                f"code was compiled ({', '.join(sites)}): losses, layers and dropouts inside it were not watched, "
+                "its gradients and steps were."
+            )
 
     def end(self) -> None:
         """The last judgement."""

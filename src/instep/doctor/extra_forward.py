@@ -40,6 +40,8 @@ def is_safe(module: nn.Module, *, copied: bool = False) -> bool:
         return False
     if type(module).__module__.startswith(("torch._dynamo", "torch.nn.parallel", "torch.jit", "torch.fx")):
         return False
+    if any(kind.__module__.startswith("keras.") for kind in type(module).__mro__):
+        return False  # an argument says whether it trains, and then it writes to its statistics
     size = sum(tensor.numel() for tensor in (*module.parameters(), *module.buffers()))
     return size <= LARGEST and all(_is_safe_part(part, copied) for part in module.modules())
 

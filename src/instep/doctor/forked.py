@@ -10,8 +10,8 @@ import select
 import signal
 import sys
 import warnings
-from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
@@ -28,8 +28,7 @@ def run_forked(work: Callable[[], T]) -> T | None:
     """What `work` gives, done in a copy of this process; None where that failed. Raises TimeoutError where it hangs."""
     reading, writing = os.pipe()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of threads, which a copy has none of
+        with _silence():
             pid = os.fork()
     except OSError:  # no memory for another process
         os.close(reading)
@@ -48,6 +47,21 @@ def run_forked(work: Callable[[], T]) -> T | None:
             os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
             os.waitpid(pid, 0)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """No warning of threads, which a copy has none of.
+
+    Not by `catch_warnings`: it makes Python forget which warnings it has shown, and those of the script come again.
+    """
+    nothing: Any = ("ignore", None, Warning, None, 0)
+    filters: list[Any] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, nothing)
+    try:
+        yield
+    finally:
+        filters.remove(nothing)
 
 
 def _answer(work: Callable[[], T], writing: int) -> NoReturn:

@@ -4,8 +4,6 @@ An event is a name; an observer hears it by a method of that name (`before_backw
 are told something, nothing that they do themselves is heard, and what they raise is caught and counted.
 """
 
-import os
-import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 
 from torch._C._functorch import peek_interpreter_stack as is_transformed
 
+from instep.doctor.shards import HeldHere, Unseen
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 
@@ -38,7 +37,10 @@ class Hub:
         self.thread = get_ident()  # what other threads do is not watched
         self.failures: list[str] = []  # tracebacks of the doctor's own errors, the first few
         self.failed = 0
-        self.stood_down: str | None = None  # why the doctor looks no further
+        self.sharded = False  # some tensors are held in part only: see `shards`
+        self.compiled = False  # code has been compiled: whatever is put on or taken off would have it compiled again
+        self.unseen = 0  # looks that came to nothing since the values are not here
+        self._held_here = False
         self._listeners: dict[str, list[Handler]] = {}
         self._unread: deque[tuple[int, Any, Callable[[Any], None]]] = deque()
 
@@ -53,12 +55,6 @@ class Hub:
     def close(self) -> None:
         """Hear no more."""
         self.busy = self.quiet = True
-
-    def stand_down(self, why: str) -> None:
-        """Hear no more, and say nothing of what was heard so far: half a story tells lies."""
-        if self.stood_down is None and os.environ.get("RANK", "0") == "0":
-            print(f"instep doctor: {why}; it looks no further.", file=sys.stderr)
-        self.stood_down = why
 
     def ring(self) -> None:
         """Tell `on_alarm`, whose handlers say when it is due again by lowering `alarm`."""
@@ -77,20 +73,29 @@ class Hub:
             return
         self.busy = self.quiet = True
         try:
-            for handler in handlers:
-                try:
-                    handler(*news)
-                except Exception:
-                    self.note_failure()
+            self._pass_on(handlers, news)
         finally:
-            self.busy = self.stood_down is not None
-            self.quiet = self.busy or self.resting
+            self.busy = False
+            self.quiet = self.resting
 
     def say(self, event: str, *news: Any) -> None:
         """Pass news on from inside an observer that is being told something itself."""
-        for handler in self._listeners.get(event, ()):
+        self._pass_on(self._listeners.get(event, ()), news)
+
+    def _pass_on(self, handlers: Sequence[Handler], news: tuple[Any, ...]) -> None:
+        if self.sharded and not self._held_here:
+            self._held_here = True
+            try:
+                with HeldHere():  # type: ignore[no-untyped-call]
+                    self._pass_on(handlers, news)
+            finally:
+                self._held_here = False
+            return
+        for handler in handlers:
             try:
                 handler(*news)
+            except Unseen:
+                self.unseen += 1
             except Exception:
                 self.note_failure()
 
@@ -99,7 +104,7 @@ class Hub:
         wait."""
         if tensor.device.type == "cpu":
             then(tensor.tolist())
-        elif len(self._unread) < 256:
+        elif tensor.device.type != "meta" and len(self._unread) < 256:
             self._unread.append((self.trace.steps, tensor.detach(), then))
 
     def read_late(self, *, all: bool = False) -> None:

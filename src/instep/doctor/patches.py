@@ -36,9 +36,9 @@ class Patch:
     """Calls of `targets` become the events `before_<event>` and `after_<event>`, each with a `Called`.
 
     A target is "module:name" or "module:Class.name". With `subclasses`, the method of every subclass that has its own is
-    patched too. Calls inside another call of the same `group` (the event, unless said) stay silent: only the outermost is told.
-    What is rare, and must not be missed in a long run, is `always` told; the rest only while the doctor is awake (see
-    `step_sampling`).
+    patched too; with `late`, the package may be imported later, or never. Calls inside another call of the same `group` (the
+    event, unless said) stay silent: only the outermost is told. What is rare, and must not be missed in a long run, is `always`
+    told; the rest only while the doctor is awake (see `step_sampling`).
     """
 
     event: str
@@ -46,6 +46,7 @@ class Patch:
     subclasses: bool = False
     group: str = ""
     always: bool = False
+    late: bool = False
 
 
 class Called:
@@ -92,13 +93,29 @@ class Patches:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._installed: list[Replaced] = []
+        self._late: list[Patch] = []
         self._depths: dict[str, list[int]] = {}
 
     def install(self, patches: Iterable[Patch]) -> None:
         for patch in patches:
             before, after = (self._hub.listeners(f"{when}_{patch.event}") for when in ("before", "after"))
-            if before or after:
+            if patch.late:
+                self._late.append(patch)
+            elif before or after:
                 self._replace(patch)
+        self._install_late()
+
+    def _install_late(self) -> None:
+        """Patch the packages that have been imported by now."""
+        here = [patch for patch in self._late if all(target.partition(":")[0] in sys.modules for target in patch.targets)]
+        for patch in here:
+            self._late.remove(patch)
+            self._replace(patch)
+
+    def on_root_seen(self, *_: Any) -> None:
+        """A model is called for the first time: whatever it is made with has been imported."""
+        if self._late:
+            self._install_late()
 
     def rebind(self, is_users: Callable[[str], bool]) -> None:
         """Replace the names that the user's modules have imported already (`from torch.nn.functional import cross_entropy`).
@@ -160,6 +177,8 @@ class Patches:
 
     def on_rest(self) -> None:
         """What is not heard need not be wrapped: even passing a call on costs a microsecond."""
+        if self._hub.compiled:
+            return
         for each in self._installed:
             if not each.always and vars(each.owner).get(each.name) is each.wrapper:
                 setattr(each.owner, each.name, each.original)

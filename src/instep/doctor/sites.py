@@ -40,6 +40,30 @@ class Locator:
             frame = frame.f_back
         return None
 
+    def outer_sites(self, depth: int = 1) -> list[str]:
+        """The user's lines further out that called a library which called the user back: `trainer.fit(…)` of a framework."""
+        found: list[str] = []
+        between = inside = False
+        for frame in self.frames(depth):
+            file = self._users.get(frame.f_code)
+            if file is None:
+                file = self._users[frame.f_code] = self._file(frame.f_code)
+            if not file:
+                between = inside
+                continue
+            if between:
+                found.append(self._text(file, frame.f_lineno))
+            between, inside = False, True
+        return found
+
+    def is_importing(self) -> bool:
+        """Whether a library is being imported: what it does then is for itself."""
+        for frame in self.frames():
+            owned = bool(self._file(frame.f_code))
+            if owned or frame.f_code.co_name == "<module>":
+                return not owned
+        return False
+
     def frames(self, depth: int = 1) -> Iterator[FrameType]:
         """Every frame of the stack from the innermost on, libraries included: to see who is calling."""
         frame: FrameType | None = sys._getframe(depth + 1)

@@ -78,6 +78,11 @@ class StepSampling:
         """A new phase begins."""
         self._stir()
 
+    def on_compiles(self) -> None:
+        """Awake, all hooks are on, and stay."""
+        if self._hub.resting:
+            self._wake()
+
     def after_optimizer_load(self, _: Called) -> None:
         self._stir()
 

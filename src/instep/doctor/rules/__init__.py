@@ -74,14 +74,18 @@ List a patch in `PATCHES` of your `watch/` file, and listen::
     def after_softmax(self, called): called.result
 
 A function can be patched once: if the core or another area has the event already, listen to that. Only the outermost of
-nested calls of one event (or `group=`) is told.
+nested calls of one event (or `group=`) is told. A package that may be imported later is patched by `late=True`, when
+the first model is called after that (`watch/keras.py`). From the first `torch.compile` on (`hub.compiled`) nothing is put on or
+taken off any more: compiled code would be compiled again.
 
 Rules of conduct for observers
 ------------------------------
 No random numbers, no in-place writes, no change of modes or flags, no strong references to the user's tensors. Use
 `tensor.detach()` before any arithmetic. Read values with `hub.read(tensor, then)`, never `.item()`: on an accelerator it
 waits a step. What costs more than a few microseconds is done at the first few occasions and then every 16th or 64th.
-`called.site` and `hub.site()` are cheap (about 1 us).
+`called.site` and `hub.site()` are cheap (about 1 us). A site in `Calls.enclosing` is one from which a framework runs the user's
+code (`trainer.fit(…)`): prefer the line where the thing was made. Of a DTensor, an observer gets the part that is held here
+(`shards.py`); its `shape` is that of the whole.
 
 How to add a page and cases
 ---------------------------

@@ -54,6 +54,24 @@ def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
             severity="error" if squashed == "softmax" else "warning",
         )
 
+    if not proved_somewhere:
+        yield from _squashed_by_hand(trace)
+
+
+def _squashed_by_hand(trace: Trace) -> Iterator[Finding]:
+    """A cross-entropy that is written by hand, or by a library: a log-softmax of what is a softmax already."""
+    for site in trace.part(LossGraphs).sites.values():
+        if site.squashed >= 2 and site.squashed > 0.5 * site.walked:
+            yield Finding(
+                "softmax-before-cross-entropy",
+                f"the log-softmax of the loss got the result of a softmax in {site.squashed} of {site.walked} backwards that "
+                "were looked at.",
+                evidence={"backwards": site.count, "proved": site.squashed, "examined": site.walked, "after": "softmax"},
+                where=site.squashed_at or site.site,
+                places=(site.site,) if site.site and site.squashed_at and site.squashed_at != site.site else (),
+                since_step=site.first_step,
+            )
+
 
 def _loss_line(kind: LossKind) -> tuple[str, ...]:
     """That of the loss, where the finding stands at what comes before it."""

@@ -53,7 +53,7 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
     lost = [orphan for orphan in _orphans(trace) if not orphan.registered]
     for number in dict.fromkeys(orphan.root for orphan in lost):
         mine = [orphan for orphan in lost if orphan.root == number]
-        model, bare = _root_name(trace, number), [orphan for orphan in mine if orphan.bare]
+        model, bare = mine[0].holder or _root_name(trace, number), [orphan for orphan in mine if orphan.bare]
         what = "plain tensors kept as attributes" if len(bare) == len(mine) else "layers kept in a plain list, dict or object"
         fix = "self.layers = nn.ModuleList([...])   # or nn.ModuleDict({...})"
         if len(bare) == len(mine):

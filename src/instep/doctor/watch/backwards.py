@@ -12,6 +12,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.loaders import Loaders
 
 # Nodes that only change the shape of what they are given.
@@ -32,6 +33,28 @@ def origin(tensor: Any) -> Any:
             return node
         node = node.next_functions[0][0]
     return None
+
+
+def past_ones(node: Any) -> Any:
+    """The node before divisions by 1: accelerate divides every loss by the batches of an update, also where that is one."""
+    while node is not None and node.name() == "DivBackward0" and node.next_functions[1][0] is None:
+        divisor = node._saved_other
+        if divisor is None or divisor.numel() != 1 or divisor.device.type != "cpu" or float(divisor) != 1.0:
+            return node
+        node = node.next_functions[0][0]
+    return node
+
+
+def _past_scale(node: Any) -> Any:
+    """The node before a loss was scaled: who keeps the loss itself keeps that one, and who keeps the scaled one keeps both."""
+    for _ in range(4):
+        if node is None or node.name() not in ("DivBackward0", "MulBackward0"):
+            break
+        inner = [following for following, _ in node.next_functions if following is not None]
+        if len(inner) != 1 or inner[0].name().endswith("AccumulateGrad"):
+            break
+        node = inner[0]
+    return node
 
 
 class Sentinel:
@@ -55,6 +78,7 @@ class Backward:
     batches: int  # batches drawn before it
     loader: int | None  # number of the loader that gave the last batch
     inside_step: bool = False  # in a closure
+    drawn: int = 0  # batches of that loader before it
     value: float | None = None  # the loss; None until it is read (on an accelerator one step later), or with several
     accumulated: int = 0  # parameters that it put gradients into
     used: int = 0  # of those, how many a step has used
@@ -100,23 +124,35 @@ class BackwardWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part = trace.part(Backwards)
-        self._loaders = trace.part(Loaders)
+        self._loaders, self._enclosing = trace.part(Loaders), trace.part(Calls).enclosing
         self._stepping = 0
+        self._loss_site: str | None = None  # of the last call or loss that a backward may start from
+
+    def after_call(self, call: Call) -> None:
+        if call.grad and call.root.parameters:
+            self._loss_site = call.site
+
+    def on_loss(self, kind: Any, _: Called, input: Tensor, __: Any) -> None:
+        if input.requires_grad:
+            self._loss_site = kind.site
 
     def before_backward(self, called: Called) -> None:
         trace, tensor = self._trace, called.argument(0, "tensors")
         if not isinstance(tensor, Tensor):
             tensor = tensor[0]
         trace.backwards += 1
-        node = tensor.grad_fn
-        last = self._loaders.last
+        node = past_ones(tensor.grad_fn)
+        last, line = self._loaders.last, called.site
+        if line in self._enclosing and self._loss_site is not None:
+            line = self._loss_site  # a framework calls backward; the user's line is that of the loss
         backward = Backward(
-            trace.backwards, called.site, trace.steps, node.name() if node is not None else None, _reduction(node),
+            trace.backwards, line, trace.steps, node.name() if node is not None else None, _reduction(node),
             bool(called.kwargs.get("retain_graph")), bool(called.kwargs.get("create_graph")), trace.calls, trace.batches,
             last.loader.number if last is not None else None, self._stepping > 0,
+            last.loader.batches if last is not None else 0,
         )  # fmt: skip
         site = self._site(backward)
-        self._watch_graph(site, node)
+        self._watch_graph(site, _past_scale(node))
         self._note_value(backward, site, tensor)
         self._part.current = backward
         self._part.recent.append(backward)

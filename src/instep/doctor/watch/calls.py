@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
 
@@ -38,6 +39,7 @@ class Root:
         shapes = [() if is_lazy(parameter) else tuple(parameter.shape) for parameter in module.parameters()]
         self.parameters, self.shapes = len(shapes), hash(tuple(shapes))
         self.is_loss = type(module).__module__ == "torch.nn.modules.loss"
+        self.sharded = any(map(is_sharded, module.parameters()))
         self.dropouts = 0  # modules that drop, with p > 0
         self.batchnorms = 0
         self.trained = 0  # root calls with grad on that were followed by a backward
@@ -110,6 +112,7 @@ class Calls:
     roots: list[Root] = field(default_factory=list)
     kinds: dict[tuple[Any, ...], CallKind] = field(default_factory=dict)
     recent: deque[CallKind] = field(default_factory=lambda: deque(maxlen=64))
+    enclosing: set[str] = field(default_factory=set)  # lines from which a framework runs the user's code: `trainer.fit(…)`
 
     def is_trained(self, root: Root) -> bool:
         """Whether a module is trained, or is the like of one that is: an average, a copy that is evaluated."""
@@ -136,6 +139,7 @@ class CallWatch:
         self._before, self._after = hub.listeners("before_call"), hub.listeners("after_call")
         self._handles: list[Any] = []
         self._open: deque[CallKind] = deque(maxlen=64)  # calls that a backward may follow
+        self._last_site: str | None = None  # of the last call with grad
         self._last_input: weakref.ref[Any] | None = None
         self._last_output: tuple[weakref.ref[Any], CallKind | None] | None = None
         self._last_rows = self._last_storage = -1
@@ -149,16 +153,19 @@ class CallWatch:
 
     def on_wake(self) -> None:
         """Hooks are taken off while the doctor rests: torch has a quicker way without them."""
+        if self._handles:
+            return  # they were left on
         self._handles.append(register_module_forward_pre_hook(self._begins))
         self._handles.append(register_module_forward_hook(self._ends, with_kwargs=True, always_call=True))
-
-    def remove(self) -> None:
-        self.on_rest()
 
     def on_rest(self) -> None:
         self._stack.clear()
         self._open.clear()
         self._call = None
+        if not self._hub.compiled:
+            self.remove()
+
+    def remove(self) -> None:
         for handle in self._handles:
             handle.remove()
             _WITH_KWARGS.pop(handle.id, None)  # which torch leaves there, and then takes for a hook when it compiles
@@ -172,6 +179,8 @@ class CallWatch:
             stack.append(module)
             return
         hub, trace = self._hub, self._trace
+        if _is_symbolic(args):
+            return
         stack.append(module)
         try:
             root = self._roots.get(id(module)) or self._new_root(module)
@@ -222,6 +231,7 @@ class CallWatch:
     def _new_root(self, module: nn.Module) -> Root:
         key, roots = id(module), self._roots
         root = roots[key] = Root(len(self._part.roots), module)
+        self._hub.sharded = self._hub.sharded or root.sharded
         weakref.finalize(module, roots.pop, key, None).atexit = False
         if len(self._part.roots) < LIMIT:
             self._part.roots.append(root)
@@ -237,6 +247,7 @@ class CallWatch:
             kind.first_step, kind.inside = call.step, self._inside()
             if len(self._part.kinds) < LIMIT:
                 self._part.kinds[key] = kind
+                self._part.enclosing.update(self._hub.locator.outer_sites())
         kind.count += 1
         call.kind = kind
         call.root.in_train += call.training
@@ -263,6 +274,7 @@ class CallWatch:
     def after_call(self, call: Call) -> None:
         if call.grad and call.kind is not None and call.root.parameters:
             self._open.append(call.kind)
+            self._last_site = call.site
         output = first_tensor(call.output)
         self._last_output = (weakref.ref(output), call.kind) if output is not None else None
         self._last_rows = self._last_storage = -1
@@ -300,8 +312,24 @@ class CallWatch:
     def after_argmax(self, called: Called) -> None:
         self.on_graded(called.argument(0, "input"))
 
-    def after_step(self, _: Any) -> None:
+    def after_step(self, step: Any) -> None:
         self._open.clear()
+        if step.site is not None and step.site == self._last_site:
+            self._part.enclosing.add(step.site)  # forward and step from one line: a framework's
+
+    def on_judge(self) -> None:
+        """Of a loader that a framework reads, the user's line is that where it was made."""
+        for loader in self._loaders.all:
+            if loader.site in self._part.enclosing and loader.made is not None:
+                loader.site = loader.made
+
+
+def _is_symbolic(args: tuple[Any, ...]) -> bool:
+    """Whether only shapes are computed: on torch's meta device, or with Keras' symbols."""
+    first = first_tensor(args)
+    if first is None:
+        return bool(args) and type(args[0]).__module__.startswith("keras.")
+    return first.device.type == "meta"
 
 
 PATCHES = [

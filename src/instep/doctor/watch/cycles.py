@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import Backward, Backwards
+from instep.doctor.watch.backwards import Backward, Backwards, past_ones
 from instep.doctor.watch.clipping import Clip
 from instep.doctor.watch.gradients import Discard, Gradients, Parameter
 from instep.doctor.watch.loaders import Loaders, Pass
@@ -90,20 +90,21 @@ class CycleWatch:
             None  # the beginning of a probe after the last backward, in sampled cycles
         )
         self._mean_loss: weakref.ref[Tensor] | None = None  # what a loss function of torch's gave last, if a mean
-        self._lengths: dict[int, int] = {}  # optimizer -> backwards that its gradient held at the last step
         self._pending = False  # a root call with grad waits for its backward
         self._cleared: str | bool | None = False  # site of a zero_grad since the last backward
         self._filled = False  # the last backward left something other than zero
         self._left: tuple[Cycles, Parameter, Tensor] | None = None  # a used gradient that may be used again
         self._value_clipped = False  # since the last step
+        self._late: tuple[Step, bool] | None = None  # a step with a closure, and whether values were clipped before it
         self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
         self._waits = 0
+        self._drawn: dict[int, Backward] = {}  # optimizer -> the last backward of its last cycle on batches drawn ahead
 
     def on_wake(self) -> None:
         """What came before the rest does not go with what comes after it."""
         self._copies.clear()
-        self._lengths.clear()
+        self._drawn.clear()
         self._tails.clear()
         self._weights = self._mean_loss = self._left = None
         self._pending = self._filled = self._value_clipped = False
@@ -123,7 +124,11 @@ class CycleWatch:
             place.leaf += (
                 tensor.numel() == 1 and not isinstance(tensor, nn.Parameter) and id(tensor) not in self._gradients.parameters
             )
-        elif backward.reduction == "mean" or self._is_loss(tensor) or (backward.reduction is None and is_mean(tensor.grad_fn)):
+        elif (
+            backward.reduction == "mean"
+            or self._is_loss(tensor)
+            or (backward.reduction is None and is_mean(past_ones(tensor.grad_fn)))
+        ):
             place.means += 1
         self._pending, self._cleared = False, False
 
@@ -222,10 +227,22 @@ class CycleWatch:
     # -- steps
 
     def before_step(self, step: Step) -> None:
-        fact = step.fact
         value_clipped, self._value_clipped = self._value_clipped, False
-        if fact is None or step.inside or not step.record.awake:
+        self._late = None
+        if step.inside or not step.record.awake:
             return
+        if step.fact is None:
+            self._late = (step, value_clipped)
+        else:
+            self._note_step(step, step.fact, value_clipped)
+
+    def after_step(self, step: Step) -> None:
+        """A closure that did nothing: what the step used was there before it."""
+        late, self._late = self._late, None
+        if late is not None and late[0] is step and step.fact is not None and not step.closure:
+            self._note_step(step, step.fact, late[1])
+
+    def _note_step(self, step: Step, fact: StepFact, value_clipped: bool) -> None:
         number = step.record.number
         cycles = self._part.optimizers.get(number)
         if cycles is None:
@@ -237,9 +254,8 @@ class CycleWatch:
         copy = self._copies.pop(number, None)
         if probe is None:
             return
-        before, held = self._lengths.get(number, 0), probe.held
-        fresh = held[before:] if before < len(held) and before and fact.used_held else held
-        self._lengths[number] = len(held)
+        before, held = fact.used_held, probe.held
+        fresh = held[before:] if before < len(held) else held
         if fact.fresh and fresh:
             self._note_cycle(cycles, fact, fresh, number)
             tensor = probe.reference()
@@ -262,7 +278,6 @@ class CycleWatch:
             return probe
         best = max(candidates, key=lambda p: (len(p.held), len(p.shape) >= 2, min(p.numel, 4096)))
         self._probes[number] = best
-        self._lengths.pop(number, None)
         return best
 
     def _note_loss(self, cycles: Cycles, fact: StepFact) -> None:
@@ -299,9 +314,21 @@ class CycleWatch:
         elif size > 1 and not fact.closure:
             calls = len({backward.calls for backward in fresh}) == size
             batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
+            batches = batches or self._are_drawn_ahead(fresh, number)
             if calls and batches and len({backward.loader for backward in fresh}) == 1:
                 place = self._backward_place(fresh[-1].site)
                 cycles.undivided += place.means >= 0.9 * place.count
+
+    def _are_drawn_ahead(self, fresh: list[Backward], number: int) -> bool:
+        """Whether about as many batches as there are backwards were drawn since the last step, all of one loader.
+
+        Who draws the batches of an update before its first forward may draw one more, to know whether it is the last.
+        """
+        last, before = fresh[-1], self._drawn.get(number)
+        self._drawn[number] = last
+        if before is None or len(fresh) < 3 or last.batches - before.batches != last.drawn - before.drawn:
+            return False
+        return abs(last.drawn - before.drawn - len(fresh)) <= 1
 
     def _compare(self, cycles: Cycles, copy: Tensor, grad: Tensor, size: int) -> None:
         """How the gradient of the step differs from what the last backward left."""

@@ -8,6 +8,7 @@ cannot be looked at, a call that clears is believed.
 
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,10 +122,11 @@ class GradientWatch:
 
     # -- which parameters there are
 
-    def on_module_seen(self, module: nn.Module, _: Any) -> None:
-        for name, tensor in module._parameters.items():
-            if tensor is not None:
-                self.know(tensor, f"{type(module).__name__}.{name}")
+    def on_module_seen(self, module: nn.Module, root: Any) -> None:
+        if root is not None and root.sharded:
+            return  # inside a call, FSDP has put whole weights in the place of its own
+        for name, tensor in own_parameters(module):
+            self.know(tensor, f"{type(module).__name__}.{name}")
 
     def on_root_seen(self, module: nn.Module, _: Any) -> None:
         for name, tensor in module.named_parameters():
@@ -243,6 +245,15 @@ class GradientWatch:
         part.last_clear_site, part.last_clear_step = called.site, self._trace.steps
         part.clock += 1
         part.clears.append((part.clock, weakref.ref(called.args[0])))
+
+
+def own_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The parameters of a module itself: its own, and those in lists and dictionaries of parameters, which nobody calls."""
+    for part in (module, *(each for each in module._modules.values() if isinstance(each, (nn.ParameterDict, nn.ParameterList)))):
+        yield from ((name, tensor) for name, tensor in part._parameters.items() if tensor is not None)
+    for variable in vars(module).get("_trainable_variables", ()):  # of a layer of Keras'
+        if isinstance(tensor := getattr(variable, "_value", None), Tensor):
+            yield str(getattr(variable, "name", "")), tensor
 
 
 def is_zero(grad: Tensor, *, slice_only: bool = False) -> bool:

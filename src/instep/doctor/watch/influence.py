@@ -342,8 +342,14 @@ def _try_time(
     length, other = source.shape[axis], source.shape[1 - axis]
 
     def accept(tensor: Tensor) -> bool:
+        if tensor.dim() == 3 and tensor.shape[1] == tensor.shape[2] == length:
+            return False  # positions and classes, who knows which
         whole = tensor.dim() >= 3 and tensor.shape[axis] == length and tensor.shape[1 - axis] == other
-        return whole or (tensor.dim() == 2 and len(tensor) == length * other)
+        return whole or classes_first(tensor) or (tensor.dim() == 2 and len(tensor) == length * other)
+
+    def classes_first(tensor: Tensor) -> bool:
+        """As cross_entropy takes it: (samples, classes, positions)."""
+        return tensor.dim() == 3 and axis == 1 and len(tensor) == other and tensor.shape[2] == length != tensor.shape[1]
 
     def change_at(position: int, tensor: Tensor) -> Tensor:
         changed = tensor.clone()
@@ -359,7 +365,9 @@ def _try_time(
         after = _pick(forward(*_replaced(call, partial(change_at, position))), accept)
         if after is None:
             return False
-        change = (after - before).abs().reshape(*source.shape[:2], -1).amax(-1).amax(1 - axis) / scale
+        apart = (after - before).abs()
+        apart = apart.transpose(1, 2) if classes_first(apart) else apart
+        change = apart.reshape(*source.shape[:2], -1).amax(-1).amax(1 - axis) / scale
         if not bool((change > REACH).any()):
             continue
         fact.told_time = True

@@ -1,7 +1,7 @@
 """Loaders: which DataLoaders are read, in which passes, what their batches look like."""
 
 import weakref
-from collections import deque
+from collections import UserDict, deque
 from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
@@ -22,7 +22,7 @@ class Loader:
     """One DataLoader."""
 
     number: int
-    site: str | None  # where it was read first
+    site: str | None  # where it was read first; where it was made, if a framework reads it
     batch_size: int | None
     length: int | None  # batches in a pass, where it is known
     samples: int | None  # in its dataset
@@ -38,6 +38,7 @@ class Loader:
     graded: int = 0  # batches after which a root call with a loss came, without backward
     sizes: dict[int, int] = field(default_factory=dict)  # batch size -> how many batches, the first few sizes
     first_step: int = 0
+    made: str | None = None  # where it was made
 
 
 class Pass:
@@ -77,6 +78,7 @@ class LoaderWatch:
         self._trace, self._hub = trace, hub
         self._part = trace.part(Loaders)
         self._loaders: dict[int, Loader] = {}
+        self._made: dict[int, str] = {}
         self._passes: dict[int, Pass] = {}
         self._next: Any = None
 
@@ -109,6 +111,12 @@ class LoaderWatch:
         if self._next is not None:
             _BaseDataLoaderIter.__next__ = self._next  # type: ignore[method-assign]
 
+    def after_loader_init(self, called: Called) -> None:
+        dataloader = called.args[0]
+        if called.site is not None and len(self._made) < LIMIT:
+            self._made[id(dataloader)] = called.site
+            weakref.finalize(dataloader, self._made.pop, id(dataloader), None).atexit = False
+
     def after_loader_iter(self, called: Called) -> None:
         dataloader, iterator = called.args[0], called.result
         loader = self._loaders.get(id(dataloader)) or self._new(dataloader, called.site)
@@ -125,6 +133,7 @@ class LoaderWatch:
     def _new(self, dataloader: DataLoader[Any], site: str | None) -> Loader:
         loader = describe(dataloader, len(self._part.all), site)
         loader.first_step = self._trace.steps
+        loader.made = self._made.get(id(dataloader))
         self._loaders[id(dataloader)] = loader
         weakref.finalize(dataloader, self._loaders.pop, id(dataloader), None).atexit = False
         if len(self._part.all) < LIMIT:
@@ -163,7 +172,7 @@ def first_tensor(batch: Any) -> Tensor | None:
         part = pending.pop()
         if isinstance(part, Tensor):
             return part
-        if isinstance(part, dict):
+        if isinstance(part, (dict, UserDict)):
             pending += reversed(list(part.values()))
         elif isinstance(part, (list, tuple)):
             pending += reversed(part)
@@ -178,7 +187,7 @@ def tensors(batch: Any, limit: int = 8) -> list[Tensor]:
         part = pending.pop()
         if isinstance(part, Tensor):
             found.append(part)
-        elif isinstance(part, dict):
+        elif isinstance(part, (dict, UserDict)):
             pending += reversed(list(part.values()))
         elif isinstance(part, (list, tuple)):
             pending += reversed(part)
@@ -211,5 +220,8 @@ def _length(sized: Any) -> int | None:
         return None
 
 
-PATCHES = [Patch("loader_iter", ("torch.utils.data.dataloader:DataLoader.__iter__",), always=True)]
+PATCHES = [
+    Patch("loader_init", ("torch.utils.data.dataloader:DataLoader.__init__",), always=True),
+    Patch("loader_iter", ("torch.utils.data.dataloader:DataLoader.__iter__",), always=True),
+]
 OBSERVERS = [LoaderWatch]

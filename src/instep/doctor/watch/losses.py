@@ -12,6 +12,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
+from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.phases import Phases
 
 FUNCTIONS = (
@@ -67,13 +68,13 @@ class LossWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part, self._phases = trace.part(Losses), trace.part(Phases)
-        self._phase = 0
+        self._part, self._enclosing = trace.part(Losses), trace.part(Calls).enclosing
+        self._phases, self._phase = trace.part(Phases), 0
         self._looks: Counter[int] = Counter()  # in this phase, by kind
 
     def after_loss(self, called: Called) -> None:
         input, target = called.argument(0, "input"), called.argument(1, "target")
-        if not isinstance(input, Tensor):
+        if not isinstance(input, Tensor) or input.device.type == "meta":
             return
         kind = self._kind(called)
         kind.count += 1
@@ -111,6 +112,7 @@ class LossWatch:
             kind = LossKind(called.function, called.site, first_step=self._trace.steps)
             if len(self._part.kinds) < LIMIT:
                 self._part.kinds[key] = kind
+                self._enclosing.update(self._hub.locator.outer_sites())
         return kind
 
     def _examine(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:

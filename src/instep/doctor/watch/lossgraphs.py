@@ -13,6 +13,7 @@ from instep.doctor.watch.backwards import VIEWS, Backward, Backwards
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.feeds import last_softmax, saved_axis
 from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.losses import SITE
 
 LIMIT = 128
 LOOKS = 6  # backwards of a line that are walked one by one, then every 64th
@@ -28,6 +29,9 @@ PLAIN = VIEWS | {
 } | {"DivBackward1", "PowBackward1", "ClampBackward1", "MulBackward1", "WhereBackward1"}  # fmt: skip
 
 
+SUMS = ("SumBackward1", "MeanBackward1")
+
+
 @dataclass(slots=True)
 class GraphSite:
     """Backwards from one line, as seen in their graphs."""
@@ -39,6 +43,8 @@ class GraphSite:
     spread: int = 0  # (n, 1) and (n,) gave (n, n) right before the sum
     spread_by: str = ""  # the operation: "Sub" or "Mul"
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of the prediction and of the result
+    squashed: int = 0  # a log-softmax on the way gets the result of a softmax
+    squashed_at: str | None = None  # the line of that softmax
     softmax_rows: int = 0  # entries were picked row by row from a softmax over the rows
     zero: int = 0  # backwards that gave zero gradients only, from the first on
     alive: bool = False  # some gradient was not zero
@@ -128,19 +134,25 @@ class LossGraphWatch:
             seen.shape = (rows, columns)
 
     def _walk(self, site: GraphSite, root: Any) -> None:
-        pending: list[Any] = [root]
-        seen = 0
+        pending: list[tuple[Any, bool]] = [(root, True)]  # nodes, and whether each number of theirs is one of the loss
+        seen, squashed = 0, False
         while pending and seen < NODES:
-            node = pending.pop(0)
+            node, single = pending.pop(0)
             seen += 1
             name = node.name()
-            if name not in PLAIN and name != "IndexBackward0":
+            if name in SUMS:  # over everything at the end of a loss; over the classes further in
+                single = single and _shape(node) == ()
+            elif name == "LogSoftmaxBackward0":
+                squashed = squashed or _is_squashed(site, node)
                 continue
-            if name in ("SubBackward0", "MulBackward0"):
+            elif name not in PLAIN and name != "IndexBackward0":
+                continue
+            if single and name in ("SubBackward0", "MulBackward0"):
                 self._look_at_shapes(site, node, name)
-            elif name in ("GatherBackward0", "IndexBackward0"):
+            elif single and name in ("GatherBackward0", "IndexBackward0"):
                 site.softmax_rows += _picks_from_rows(node, name)
-            pending += [child for child, _ in node.next_functions if child is not None]
+            pending += [(child, single) for child, _ in node.next_functions if child is not None]
+        site.squashed += squashed
 
     def _look_at_shapes(self, site: GraphSite, node: Any, name: str) -> None:
         children = [child for child, _ in node.next_functions]
@@ -160,6 +172,17 @@ class LossGraphWatch:
         site.spread += 1
         site.spread_by = name.removesuffix("Backward0")
         site.shapes = (given, result)
+
+
+def _is_squashed(site: GraphSite, node: Any) -> bool:
+    """Whether a log-softmax gets the result of a softmax; notes the line of that."""
+    before = node.next_functions[0][0]
+    while before is not None and before.name() in VIEWS and before.next_functions:
+        before = before.next_functions[0][0]
+    if before is None or before.name() != "SoftmaxBackward0":
+        return False
+    site.squashed_at = before.metadata.get(SITE) or site.squashed_at
+    return True
 
 
 def _shape(node: Any) -> tuple[int, ...] | None:

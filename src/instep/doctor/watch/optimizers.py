@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
@@ -78,7 +79,7 @@ class Optimizers:
 class Step:
     """One step while it goes on."""
 
-    __slots__ = ("closure", "fact", "inside", "optimizer", "record", "site")
+    __slots__ = ("backwards", "closure", "fact", "inside", "optimizer", "record", "site")
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, record: OptimizerRecord, closure: bool, inside: bool, site: str | None
@@ -89,6 +90,7 @@ class Step:
         self.inside = inside
         self.site = site
         self.fact: StepFact | None = None
+        self.backwards = 0  # of all, before it
 
 
 class OptimizerWatch:
@@ -124,10 +126,7 @@ class OptimizerWatch:
             weakref.finalize(optimizer, self._forget, id(optimizer), record).atexit = False
             if len(self._part.all) < LIMIT:
                 self._part.all.append(record)
-            if any(hasattr(tensor, "placements") for tensor in _tensors(optimizer)):
-                # Looking at the values of a sharded tensor is a collective, for which other processes would have to wait.
-                self._hub.stand_down("the parameters are sharded over processes (DTensor), which the doctor cannot look at yet")
-                return record
+            self._hub.sharded = self._hub.sharded or any(map(is_sharded, _tensors(optimizer)))
             self._hub.say("on_optimizer", record, optimizer)
         return record
 
@@ -151,11 +150,12 @@ class OptimizerWatch:
             self._depth += 1
             return
         closure = (len(args) > 1 and args[1] is not None) or kwargs.get("closure") is not None
-        hub.tell((self._step_begins,), optimizer, closure, hub.locator.site(2))
+        hub.tell((self.step_begins,), optimizer, closure, hub.locator.site(2))
 
-    def _step_begins(self, optimizer: torch.optim.Optimizer, closure: bool, site: str | None) -> None:
+    def step_begins(self, optimizer: Any, closure: bool, site: str | None) -> None:
         step = Step(optimizer, self.record(optimizer, site), closure, bool(self._stack), site)
         self._stack.append(step)
+        step.backwards = self._trace.backwards
         if not closure:  # with a closure the gradients come inside the step
             step.fact = self._used(step)
         self._hub.say("before_step", step)
@@ -165,8 +165,14 @@ class OptimizerWatch:
         if is_busy(hub):
             return
         if not hub.resting or self._stack:
-            hub.tell((self._step_ends,), optimizer)
+            hub.tell((self.step_ends,), optimizer)
             return
+        self.count_unwatched(optimizer)
+        if self._trace.steps >= hub.alarm:
+            hub.ring()
+
+    def count_unwatched(self, optimizer: Any) -> None:
+        """A step while the doctor rests."""
         record = self._records.get(id(optimizer))
         if record is not None:
             record.all_steps += 1
@@ -174,15 +180,13 @@ class OptimizerWatch:
         if self._depth <= 0:
             self._depth = 0
             self._trace.steps += 1
-            if self._trace.steps >= hub.alarm:
-                hub.ring()
 
     def on_wake(self) -> None:
         self._stack.clear()
         for record in self._records.values():
             record.awake = False
 
-    def _step_ends(self, optimizer: torch.optim.Optimizer) -> None:
+    def step_ends(self, optimizer: Any) -> None:
         while self._stack:
             step = self._stack.pop()
             if step.optimizer is optimizer:
@@ -190,6 +194,7 @@ class OptimizerWatch:
         else:
             return
         if step.fact is None:
+            step.closure = self._trace.backwards > step.backwards  # else it did nothing: Lightning always passes one
             step.fact = self._used(step)
         record = step.record
         record.all_steps += 1

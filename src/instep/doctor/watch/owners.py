@@ -4,7 +4,7 @@ Structure is looked at when a module is first called, values when the trace is a
 """
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.scopes import held, holder_of
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call, Calls, Root
-from instep.doctor.watch.gradients import Gradients, Parameter
+from instep.doctor.watch.gradients import Gradients, Parameter, own_parameters
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 
 WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody registered
@@ -43,6 +44,7 @@ class Orphan:
     partial: bool = False  # other parameters of that root are optimized
     through: bool = False  # no module in use has an optimized parameter: an input is what is optimized
     frozen_mode: bool = False  # its root is called in eval mode while others train
+    holder: str = ""  # class of a module that keeps the root in a plain list or dictionary, and calls it
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class OwnerWatch:
         self._bare: dict[int, tuple[weakref.ref[Tensor], str, str, int, list[float]]] = {}
         self._sightings: dict[int, int] = {}
         self._call_grad = False
+        self._holders: dict[int, tuple[str, str]] = {}  # root number -> who keeps it in a plain list or dictionary, and where
         self._stepping: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
         self._records: dict[int, Parameter] = {}  # of what was found at the last judgement
 
@@ -110,14 +113,16 @@ class OwnerWatch:
         self._call_grad = call.grad
 
     def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
-        if not module._parameters:
+        if root is not None and root.sharded:
+            return
+        own = [tensor for _, tensor in own_parameters(module)]
+        if not own:
             return
         registered = root is None or self._is_registered(module, root)
         in_grad = self._call_grad and torch.is_grad_enabled()
-        for tensor in module._parameters.values():
-            if tensor is not None:
-                number = root.number if root is not None else None
-                self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
+        for tensor in own:
+            number = root.number if root is not None else None
+            self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
 
     def _is_registered(self, module: nn.Module, root: Root) -> bool:
         known = self._reachable.get(root.number)
@@ -125,6 +130,11 @@ class OwnerWatch:
             top = root.reference()
             known = self._reachable[root.number] = set() if top is None else {id(part) for part in top.modules()}
         return not known or id(module) in known
+
+    def on_root_seen(self, module: nn.Module, root: Root) -> None:
+        kept = holder_of(module, self._hub.locator) if root.parameters and not root.sharded else None
+        if kept is not None:
+            self._holders[root.number] = kept
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> None:
         self._stepping[record.number] = weakref.ref(optimizer)
@@ -238,8 +248,11 @@ class OwnerWatch:
             registered = key in homes or owner is None or owner[3]
             orphan = Orphan(parameter.name, owner[1] if owner else "", home, registered, parameter.arrivals - arrivals, since)
             orphan.shape, orphan.owners = parameter.shape, frozenset(parameter.optimizers)
+            if home in self._holders:
+                orphan.registered, orphan.holder = False, self._holders[home][0]
+                orphan.name = f"{self._holders[home][1]}.{orphan.name}"
             orphan.moved = self._has_moved(parameter, tensor)
-            orphan.partial = home in optimized or not registered
+            orphan.partial = home in optimized or not orphan.registered
             orphan.through = not optimized
             orphan.frozen_mode = home is not None and self._in_eval(home)
             yield key, orphan
@@ -331,19 +344,25 @@ class OwnerWatch:
             yield Starved(record.number, len(waiting), [member.name for member, _ in waiting])
 
     def _find_dead(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
-        homes = {key: number for number, keys in live.items() for key in keys}
+        homes: dict[int, list[int]] = {}
+        for number, keys in live.items():
+            for key in keys:
+                homes.setdefault(key, []).append(number)
         for record in self._optimizers:
             if not record.alive or record.totals.get("fresh", 0) < 5:
                 continue
             yield from self._dead_of(record, homes)
 
-    def _dead_of(self, record: OptimizerRecord, homes: dict[int, int]) -> Iterator[tuple[int, Dead]]:
-        trained = {homes[key] for key in record.parameters if key in homes and self._parameters[key].arrivals}
+    def _dead_of(self, record: OptimizerRecord, homes: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
+        trained = {home for key in record.parameters if key in homes and self._parameters[key].arrivals for home in homes[key]}
         for key in record.parameters:
             parameter = self._parameters.get(key)
             if parameter is None or parameter.arrivals or key not in homes:
                 continue
-            if homes[key] not in trained and not self._is_called_alone(key):
+            home = next((home for home in homes[key] if home in trained), None)
+            if home is None and self._is_called_alone(key):
+                home = homes[key][0]
+            if home is None:
                 continue
             tensor = parameter.reference()
             if tensor is None or not tensor.requires_grad or tensor.grad is not None or self._has_state(record.number, tensor):
@@ -351,7 +370,7 @@ class OwnerWatch:
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
-            yield key, Dead(parameter.name, record.number, homes[key], called, in_grad)
+            yield key, Dead(parameter.name, record.number, home, called, in_grad)
 
     def _is_called_alone(self, key: int) -> bool:
         """Whether its model, a head perhaps, is called by itself to train, and what it gives is cut off later."""
@@ -405,15 +424,9 @@ def _attribute(top: nn.Module, leaf: Tensor) -> tuple[str, str] | None:
         for name, value in vars(module).items():
             if name.startswith("_") and name in ("_parameters", "_buffers", "_modules"):
                 continue
-            if value is leaf or any(each is leaf for each in _held(value)):
+            if value is leaf or any(each is leaf for each in held(value)):
                 return type(module).__name__, f"{prefix}.{name}" if prefix else name
     return None
-
-
-def _held(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, (list, tuple)) else ()
 
 
 OBSERVERS = [OwnerWatch]

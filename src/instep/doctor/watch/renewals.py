@@ -74,6 +74,7 @@ class RenewalWatch:
         self._versions: dict[int, int] = {}  # version of its first parameter after the last step
         self._waiting: dict[int, Loaded] = {}
         self._numbers: dict[int, int] = {}
+        self._before: tuple[float, ...] = ()  # the rates before the load that goes on
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: Optimizer) -> None:
         self._numbers[id(optimizer)] = record.number
@@ -110,7 +111,7 @@ class RenewalWatch:
         if newest is not None and (tensor := newest[1]()) is not None:
             self._versions[step.record.number] = tensor._version
         if self._waiting and (load := self._waiting.pop(step.record.number, None)) is not None:
-            load.used = tuple(float(group.get("lr", 0.0)) for group in step.optimizer.param_groups)
+            load.used = _rates(step.optimizer.param_groups)
 
     def on_rest(self) -> None:
         """Steps are not told one by one now: what the weights' versions were is not known later."""
@@ -129,20 +130,29 @@ class RenewalWatch:
             return
         record = self._optimizers.all[number]
         if record.all_steps == 0:
+            self._before = _rates(optimizer.param_groups)
             peaks = tuple(group.get("max_lr") for group in optimizer.param_groups)
             self._waiting[number] = Loaded(number, record.name, called.site, record.lrs, (), (), peaks=peaks)
 
     def after_optimizer_load(self, called: Called) -> None:
-        load = self._waiting.get(self._numbers.get(id(called.args[0]), -1))
+        number = self._numbers.get(id(called.args[0]), -1)
+        load = self._waiting.get(number)
         if load is not None:
             groups = called.args[0].param_groups
-            load.loaded = tuple(float(group.get("lr", 0.0)) for group in groups)
+            load.loaded = _rates(groups)
+            if load.loaded == self._before:  # its own state, moved to a device; or rates that are the same anyway
+                del self._waiting[number]
+                return
             load.initial = tuple(float(group["initial_lr"]) if "initial_lr" in group else None for group in groups)
             if len(load.peaks) == len(groups) and all(
                 peak is not None and peak == group.get("max_lr") for peak, group in zip(load.peaks, groups, strict=True)
             ):
                 load.initial = load.made  # one cycle, the same as before: its rates follow from its peak
             self._part.loads.append(load)
+
+
+def _rates(groups: list[dict[str, Any]]) -> tuple[float, ...]:
+    return tuple(float(group.get("lr", 0.0)) for group in groups)
 
 
 def _stateful(optimizer: Optimizer) -> bool:

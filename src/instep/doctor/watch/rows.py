@@ -29,6 +29,7 @@ FIRST_BATCHES = 32  # passes of which the first batch is compared
 SAME = 32  # training calls that are compared with the one before
 CALLS = 128  # training calls whose rows are looked at, one after the other
 SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
+PEEKS = 3  # passes of one batch before the one that is counted
 TARGETS = 96  # losses whose targets are looked at
 BATCHES = 1024  # losses without a loader whose batches are known again
 
@@ -41,8 +42,8 @@ class LoaderRows:
     base: int = 0  # equal for the same dataset object
     transform: int = 0  # equal for the same transform object
     indices: frozenset[int] | None = None  # which samples of it, where that is known
-    rows: Counter[float] = field(default_factory=Counter)  # of the first pass
-    whole: bool = True  # the first pass was looked at from its first to its last batch
+    rows: Counter[float] = field(default_factory=Counter)  # of one pass
+    whole: bool = True  # that pass was looked at from its first to its last batch
     done: bool = False  # and has ended
     pairs: bool = False  # samples hold two tensors of one shape: views, or a noisy and a clean one
     exact: bool = False  # rows are made of more than a few whole numbers
@@ -55,6 +56,14 @@ class LoaderRows:
     label_batches: int = 0
     follows: set[int] = field(default_factory=set)  # loaders that were trained on last when a pass of this one began
     singles: int = 0  # passes that were begun anew after one batch
+    counted: int = 1  # the pass that `rows` and labels are of: the first, unless that was only a look at one batch
+
+    def count_again(self, number: int) -> None:
+        """Count the rows and labels of that pass, and forget what was counted before."""
+        self.counted, self.whole = number, True
+        self.rows.clear()
+        self.label_counts.clear()
+        self.inside, self.label_batches = 0.0, 0
 
 
 @dataclass
@@ -248,6 +257,8 @@ class RowWatch:
         before = self._current.get(number)
         if before is not None and before.batches == 1:
             facts.singles += 1
+            if not facts.done and facts.counted == before.number <= PEEKS:
+                facts.count_again(begun.number)
         self._current[number] = begun
 
     def on_batch(self, going_on: Pass, batch: Any) -> None:
@@ -255,9 +266,9 @@ class RowWatch:
         if facts is None:
             return
         first = going_on.batches == 1 and len(facts.firsts) < FIRST_BATCHES
-        counting = going_on.number == 1 and len(facts.rows) < ROWS
+        counting = going_on.number == facts.counted and len(facts.rows) < ROWS
         if not first and not counting:
-            if going_on.number == 1:
+            if going_on.number == facts.counted:
                 facts.whole = False
             return
         found = tensors(batch)
@@ -274,10 +285,11 @@ class RowWatch:
             facts.rows.update(keys)
             if labels is not None:
                 self._note_labels(facts, labels)
+            facts.done = facts.done or going_on.batches == going_on.loader.length  # who counts batches need not ask for more
 
     def on_pass_ends(self, going_on: Pass) -> None:
         facts = self._part.loaders.get(going_on.loader.number)
-        if facts is not None and going_on.number == 1:
+        if facts is not None and going_on.number == facts.counted:
             facts.done = True
 
     def _note_labels(self, facts: LoaderRows, labels: Tensor) -> None:

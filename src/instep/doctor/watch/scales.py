@@ -55,7 +55,7 @@ class ScaleWatch:
             self._handle = None
 
     def after_step(self, _: Any) -> None:
-        if self._handle is not None and self._trace.steps >= STEPS:
+        if self._handle is not None and self._trace.steps >= STEPS and not self._hub.compiled:
             self.remove()
 
     def before_call(self, call: Call) -> None:

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import Optimizers, OptimizerWatch
 
@@ -70,6 +71,7 @@ class SchedulerWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._optimizers, self._loaders = trace.part(Schedulers), trace.part(Optimizers), trace.part(Loaders)
+        self._enclosing = trace.part(Calls).enclosing
         self._records: dict[int, SchedulerRecord] = {}
         self._owners: OptimizerWatch | None = None
 
@@ -116,7 +118,8 @@ class SchedulerWatch:
         owner = self._optimizers.all[record.optimizer] if record.optimizer is not None else None
         done = owner.all_steps if owner is not None else self._trace.steps
         record.steps += 1
-        record.sites[called.site] += 1
+        # Where a framework steps it, the user's line is that where it was made.
+        record.sites[record.site if called.site in self._enclosing and record.site else called.site] += 1
         if done == 0:
             record.early += 1
             record.early_site = called.site

@@ -1,15 +1,14 @@
 """How models are built: layers in several places, misspelt flags, weights that begin equal, teachers that are the student."""
 
 import difflib
-import inspect
 import linecache
 import re
 import weakref
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -17,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
+from instep.doctor.scopes import local_names
+from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients
@@ -26,7 +27,6 @@ TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|ave
 FLAG = "requires_grad"
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
-ASKING = frozenset({"locals", "vars", "eval", "exec", "dir", "set_trace", "breakpoint"})
 
 
 @dataclass(slots=True)
@@ -122,7 +122,8 @@ class StructureWatch:
         part.first_sites[root.number] = self._hub.site()
         if len(part.shared) < 16:
             part.shared += _repeated(module, root.number)
-        self._find_twins(module, root)
+        if not root.sharded:  # of each weight, other rows are here
+            self._find_twins(module, root)
         self._find_teacher(module, root)
         self._embeddings |= {id(each) for _, each in _weights(module, nn.Embedding)}
 
@@ -199,7 +200,7 @@ class StructureWatch:
         for frame in self._hub.locator.frames():
             if not self._hub.locator._file(frame.f_code):
                 continue
-            for names in (_locals(frame), dict(frame.f_globals) if id(frame.f_globals) not in seen else {}):
+            for names in (local_names(frame), dict(frame.f_globals) if id(frame.f_globals) not in seen else {}):
                 if len(seen) > 64:
                     return
                 seen.add(id(frame.f_globals))
@@ -243,7 +244,9 @@ class StructureWatch:
         self._started.add(record.number)
         for group in step.optimizer.param_groups:
             for tensor in group["params"]:
-                if tensor.dim() >= 2 and tensor.requires_grad and id(tensor) not in self._embeddings:
+                if tensor.dim() < 2 or is_sharded(tensor):  # where rows are elsewhere, those here may be equal by themselves
+                    continue
+                if tensor.requires_grad and id(tensor) not in self._embeddings:
                     self._look_at_rows(record, tensor)
 
     def _look_at_rows(self, record: OptimizerRecord, tensor: Tensor) -> None:
@@ -333,26 +336,11 @@ class StructureWatch:
         return sites[0] if sites else None
 
 
-def _locals(frame: FrameType) -> dict[str, Any]:
-    """The names of a frame. Python keeps what it is asked for with the frame, and every tensor in it alive: it is emptied again,
-    and left alone where the function may have asked for it itself."""
-    code = frame.f_code
-    if not code.co_flags & inspect.CO_OPTIMIZED:
-        return dict(frame.f_locals)
-    if not ASKING.isdisjoint(code.co_names):
-        return {}
-    kept = frame.f_locals
-    names = dict(kept)
-    if type(kept) is dict:
-        kept.clear()
-    return names
-
-
 def _names_in(value: Any) -> dict[str, Any]:
     """What a dictionary, or an object that is no module, calls the networks in it."""
-    if isinstance(value, dict):
+    if type(value) in (dict, OrderedDict, defaultdict):  # others may do anything when they are asked for what they hold
         found = {name: each for name, each in list(value.items())[:32] if isinstance(name, str)}
-    elif isinstance(value, (nn.Module, type, Tensor, ModuleType)) or not hasattr(value, "__dict__"):
+    elif isinstance(value, (dict, nn.Module, type, Tensor, ModuleType)) or not hasattr(value, "__dict__"):
         return {}
     else:
         found = dict(list(vars(value).items())[:64])

@@ -1,0 +1,50 @@
+"""Names in the user's functions: what stands there while they run, and in which object a module was put away."""
+
+import inspect
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from torch import nn
+
+from instep.doctor.sites import Locator
+
+ASKING = frozenset({"locals", "vars", "eval", "exec", "dir", "set_trace", "breakpoint"})
+
+
+def local_names(frame: FrameType) -> dict[str, Any]:
+    """The names of a frame. Python keeps what it is asked for with the frame, and every tensor in it alive: it is emptied again,
+    and left alone where the function may have asked for it itself."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    if not ASKING.isdisjoint(code.co_names):
+        return {}
+    kept = frame.f_locals
+    names = dict(kept)
+    if type(kept) is dict:
+        kept.clear()
+    return names
+
+
+def holder_of(module: nn.Module, locator: Locator) -> tuple[str, str] | None:
+    """(class, attribute) of the module whose method calls this one and keeps it where modules are not registered; else None.
+
+    A method other than forward, such as a training step, is on no stack of modules: its `self` is asked.
+    """
+    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    holder = local_names(caller).get("self") if caller is not None else None
+    if not isinstance(holder, nn.Module) or any(part is module for part in holder.modules()):
+        return None
+    for prefix, part in holder.named_modules():
+        for name, value in vars(part).items():
+            if name not in ("_parameters", "_buffers", "_modules") and any(each is module for each in held(value)):
+                return type(holder).__name__, f"{prefix}.{name}" if prefix else name
+    return None
+
+
+def held(value: Any) -> Iterable[Any]:
+    """What a plain list, tuple or dictionary holds."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, (list, tuple)) else ()
