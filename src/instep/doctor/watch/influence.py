@@ -361,13 +361,15 @@ def _try_time(
     scale = float(before.std()) if before is not None else 0.0
     if before is None or same is None or not torch.equal(before, same) or not scale > 0:
         return False
+    padding = _padding(source, axis)
     for position in _telling_positions(source, axis):
         after = _pick(forward(*_replaced(call, partial(change_at, position))), accept)
         if after is None:
             return False
         apart = (after - before).abs()
         apart = apart.transpose(1, 2) if classes_first(apart) else apart
-        change = apart.reshape(*source.shape[:2], -1).amax(-1).amax(1 - axis) / scale
+        change = apart.reshape(*source.shape[:2], -1).amax(-1) / scale
+        change = change.masked_fill(padding, 0.0).amax(1 - axis)
         if not bool((change > REACH).any()):
             continue
         fact.told_time = True
@@ -387,6 +389,22 @@ def _telling_positions(source: Tensor, axis: int) -> list[int]:
         if not torch.equal(source.select(axis, position), source.select(axis, position).roll(1, 0))
     ]
     return list(dict.fromkeys([*differ[:1], *differ[len(differ) // 2 :][:1]]))
+
+
+def _padding(source: Tensor, axis: int) -> Tensor:
+    """Where rows are padded: runs of one value at either end, of a value that is there twice or more in some row.
+
+    What comes out there counts for nothing. Attention whose mask leaves out the padded queries looks at all positions from them.
+    """
+    rows = source.transpose(0, 1 - axis).flatten(2) if source.dim() > 2 else source.transpose(0, 1 - axis).unsqueeze(-1)
+    found = torch.zeros(rows.shape[:2], dtype=torch.bool, device=rows.device)
+    for turn in (lambda tensor: tensor, lambda tensor: tensor.flip(1)):
+        ends = turn(rows)
+        run = (ends == ends[:, :1]).all(-1).long().cumprod(1).bool()
+        values = ends[run[:, 1], 0].unique(dim=0)
+        known = (ends[:, :1] == values).all(-1).any(1)
+        found |= turn(run & known[:, None])
+    return found.transpose(0, 1 - axis)
 
 
 def _layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:
