@@ -38,19 +38,22 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
             continue
         if rate.early_backwards and (rate.seen < 3 or not trace.has_share(rate.pending, rate.seen, 0.7)):
             continue
+        kept = rate.early_lr == scheduler.first_lr  # as with StepLR: only the times of the later changes are wrong
+        lost = f"the first learning rate, {scheduler.first_lr:.4g}, was never used"
         yield Finding(
             "scheduler-before-optimizer",
-            f"{scheduler.name} stepped before the first step of {owner.name}: the first learning rate, "
-            f"{scheduler.first_lr:.4g}, was never used.",
+            f"{scheduler.name} stepped before the first step of {owner.name}: "
+            f"{'every later change of the learning rate comes one step of it too early' if kept else lost}.",
             evidence={
                 "scheduler": scheduler.name,
                 "optimizer": owner.name,
                 "scheduler_steps": scheduler.steps,
                 "optimizer_steps": owner.all_steps,
-                "skipped_lr": scheduler.first_lr,
+                "skipped_lr": None if kept else scheduler.first_lr,
             },
             where=scheduler.early_site,
             since_step=0,
+            severity="warning" if kept else None,
         )
 
 

@@ -31,6 +31,7 @@ class Rate:
     number: int  # of the scheduler
     early_backwards: int = 0  # backwards before its first step, if that came before the optimizer's
     early_position: int = 1  # where in the schedule that step led
+    early_lr: float | None = None  # the rate after it
     loaded: bool = False  # whether the optimizer had been loaded from a checkpoint by then
     seen: int = 0  # steps of it while the doctor was awake
     pending: int = 0  # of those, with a backward waiting for the optimizer's step
@@ -120,6 +121,7 @@ class RateWatch:
         if record.early and record.steps == 1:
             rate.early_backwards = self._trace.backwards
             rate.early_position = int(getattr(scheduler, "last_epoch", 1))
+            rate.early_lr = record.lrs[-1][1] if record.lrs else None
             rate.loaded = owner.number in self._part.loaded
         if not self._hub.resting:
             rate.seen += 1
