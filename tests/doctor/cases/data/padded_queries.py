@@ -1,4 +1,4 @@
-"""A correct decoder: the rows of padded queries are masked as a whole, so that they see all positions; the loss leaves them out."""
+"""A correct decoder: the rows of padded queries are masked as a whole, so they see all positions; no loss counts them."""
 
 import torch
 import torch.nn as nn
@@ -48,7 +48,7 @@ torch.manual_seed(0)
 generator = torch.Generator().manual_seed(1)
 model = Decoder()
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-for step in range(60):
+for _ in range(60):
     ids = sentences(16, generator)
     logits = model(ids[:, :-1])
     loss = F.cross_entropy(logits.reshape(-1, WORDS), ids[:, 1:].reshape(-1), ignore_index=PAD)
