@@ -196,9 +196,8 @@ def tensors(batch: Any, limit: int = 8) -> list[Tensor]:
 
 def describe(dataloader: DataLoader[Any], number: int, site: str | None) -> Loader:
     """What a DataLoader says of itself."""
-    batch_sampler, iterable = dataloader.batch_sampler, isinstance(dataloader.dataset, IterableDataset)
-    # A DataLoader that was given a batch sampler has a SequentialSampler for show.
-    sampler = getattr(batch_sampler, "sampler", None) or (dataloader.sampler if batch_sampler is None else batch_sampler)
+    iterable, sampler = isinstance(dataloader.dataset, IterableDataset), sampler_of(dataloader)
+    batch_sampler = dataloader.batch_sampler
     return Loader(
         number=number,
         site=site,
@@ -211,6 +210,18 @@ def describe(dataloader: DataLoader[Any], number: int, site: str | None) -> Load
         workers=dataloader.num_workers,
         dataset=type(dataloader.dataset).__name__,
     )
+
+
+def sampler_of(dataloader: Any) -> Any:
+    """The one that gives the order. A DataLoader that was given a batch sampler has a SequentialSampler for show.
+
+    Samplers are somebody else's objects: an endless one may have no length, and then no truth value either.
+    """
+    batch_sampler = getattr(dataloader, "batch_sampler", None)
+    if batch_sampler is None:
+        return getattr(dataloader, "sampler", None)
+    inner = getattr(batch_sampler, "sampler", None)
+    return batch_sampler if inner is None else inner
 
 
 def _length(sized: Any) -> int | None:

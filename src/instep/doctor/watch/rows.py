@@ -249,7 +249,8 @@ class RowWatch:
             facts.again = bool(getattr(getattr(dataloader.batch_sampler, "sampler", dataloader.sampler), "replacement", False))
             module = type(base).__module__
             facts.kind = "" if module.startswith("torch.") else f"{module}.{type(base).__qualname__}"
-            transform = getattr(base, "transform", None) or getattr(base, "transforms", None)
+            given = [getattr(base, name, None) for name in ("transform", "transforms")]
+            transform = next((each for each in given if each is not None), None)
             facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
         trained = self._backwards.current.loader if self._backwards.current is not None else None
         if trained is not None:

@@ -12,7 +12,7 @@ from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import Pass
+from instep.doctor.watch.loaders import Pass, sampler_of
 from instep.doctor.watch.ranks import LIMIT, Bypass, Ranks, Sharded
 
 
@@ -27,8 +27,7 @@ class SamplerWatch:
 
     def on_pass_begins(self, begun: Pass, dataloader: Any) -> None:
         self._open = None
-        batch_sampler = getattr(dataloader, "batch_sampler", None)
-        sampler = getattr(batch_sampler, "sampler", None) or batch_sampler or getattr(dataloader, "sampler", None)
+        sampler = sampler_of(dataloader)
         if not isinstance(sampler, DistributedSampler) or not sampler.shuffle:
             return
         sharded = self._known.get(id(sampler))
