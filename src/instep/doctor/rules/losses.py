@@ -184,6 +184,27 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
             since_step=feed.first_step,
             severity="warning" if feed.opaque == feed.looked else "error",
         )
+    yield from _evaluated_on_scores(trace)
+
+
+def _evaluated_on_scores(trace: Trace) -> Iterator[Finding]:
+    """NLL loss in an evaluation, on what the training gives to cross_entropy: scores. The value that it reports means nothing."""
+    if not any(kind.with_graph for kind in trace.part(Losses).of("cross_entropy")):
+        return
+    for feed in trace.part(Feeds).of("nll_loss"):
+        if feed.graphs or feed.silent < 4 or not trace.has_share(feed.silent_unnormalised, feed.silent, 0.9):
+            continue
+        yield Finding(
+            "nll-on-unnormalised",
+            f"nll_loss without gradient got scores that are no log-probabilities in {feed.silent_unnormalised} of "
+            f"{feed.silent} calls that were looked at, while the training uses cross_entropy: the logarithm of the sum of "
+            f"their exponentials is {feed.worst_sum:.3g} away from 0.",
+            evidence={"calls": feed.silent, "unnormalised": feed.silent_unnormalised, "logsumexp": feed.worst_sum},
+            where=feed.site,
+            since_step=feed.first_step,
+            severity="warning",
+            fix="loss = F.cross_entropy(scores, target)  # as in the training",
+        )
 
 
 def _is_whole_loss(trace: Trace) -> bool:

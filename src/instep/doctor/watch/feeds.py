@@ -61,6 +61,8 @@ class Feed:
     bare_logs: int = 0  # of those: of a layer's output, each number made positive by itself, and nothing else
     opaque: int = 0  # compiled or custom: nobody knows
     unnormalised: int = 0  # exp of the input sums to 1 over dim 1 in few rows
+    silent: int = 0  # nll_loss without a graph, as in an evaluation: calls that were looked at
+    silent_unnormalised: int = 0  # of those
     square: int = 0  # as many rows as columns
     worst_sum: float = 0.0
     reductions: Counter[str] = field(default_factory=Counter)
@@ -101,6 +103,9 @@ class FeedWatch:
         if isinstance(target, Tensor) and kind.function in ELEMENTWISE and input.shape != target.shape:
             self._shapes(feed, input, target, graph)
         if not graph:
+            if kind.function == "nll_loss" and feed.silent < LOOKS and input.dim() == 2 and input.shape[1] > 1:
+                feed.silent += 1
+                self._hub.read(_normalisation(input), partial(_note_silent, feed))
             return
         if kind.function == "cross_entropy":
             feed.single += input.shape[0 if input.dim() == 1 else 1] == 1 if input.dim() else False
@@ -135,7 +140,8 @@ class FeedWatch:
         name = node.name() if node is not None else None
         self._softmax(feed, node, name, input)
         if feed.function == "nll_loss" and input.dim() >= 2 and input.shape[1] > 1:
-            self._normalisation(feed, input.detach())
+            feed.square += input.dim() == 2 and input.shape[0] == input.shape[1]
+            self._hub.read(_normalisation(input.detach()), partial(_note_normalisation, feed))
         if not isinstance(target, Tensor) or not target.numel():
             return
         if feed.function in BINARY:
@@ -162,12 +168,6 @@ class FeedWatch:
         if feed.function == "nll_loss":
             feed.logged += has_logarithm(node)
             feed.bare_logs += is_bare_logarithm(node)
-
-    def _normalisation(self, feed: Feed, input: Tensor) -> None:
-        feed.square += input.dim() == 2 and input.shape[0] == input.shape[1]
-        sums = input.float().logsumexp(1).abs()
-        facts = torch.stack([(sums > 0.05).float().mean(), sums.median()])
-        self._hub.read(facts, partial(_note_normalisation, feed))
 
     def _range(self, feed: Feed, called: Called, target: Tensor, reduction: str) -> None:
         if reduction == "none":
@@ -253,6 +253,18 @@ def is_bare_logarithm(node: Any) -> bool:
         elif name not in NUMBERS and name not in VIEWS:
             return False
     return False
+
+
+def _normalisation(input: Tensor) -> Tensor:
+    """(share of rows whose exponentials do not sum to 1, by how much the middle one does not)."""
+    sums = input.float().logsumexp(1).abs()
+    return torch.stack([(sums > 0.05).float().mean(), sums.median()])
+
+
+def _note_silent(feed: Feed, values: list[float]) -> None:
+    share, median = values
+    feed.silent_unnormalised += share > 0.5
+    feed.worst_sum = max(feed.worst_sum, median)
 
 
 def _note_normalisation(feed: Feed, values: list[float]) -> None:
