@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._C._functorch import peek_interpreter_stack as is_transformed
 from torch.compiler import is_compiling
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -26,6 +27,8 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
 
 LIMIT = 512
+GIVEN = 4  # root calls whose outputs are known again
+CHAIN = 3  # root calls before one, through which its output came
 _WITH_KWARGS: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
 
 
@@ -105,6 +108,33 @@ class CallKind:
     inside: str = ""  # what it was called by, where that matters: "update_bn", "checkpoint"
 
 
+class _Grade:
+    """One root call, until something grades it."""
+
+    __slots__ = ("given", "kind")
+
+    def __init__(self, kind: CallKind) -> None:
+        self.kind, self.given = kind, False
+
+
+class _Given:
+    """What a root call gave; with it are graded those whose outputs it was made from, as an encoder's by a head."""
+
+    __slots__ = ("grades", "output", "rows", "storage")
+
+    def __init__(self, output: Tensor, kind: CallKind, source: "_Given | None") -> None:
+        self.output, self.storage = weakref.ref(output), _storage(output)
+        self.rows = len(output) if output.dim() and not kind.grad else -1  # where nothing is recorded
+        self.grades = (_Grade(kind), *(source.grades[:CHAIN] if source is not None else ()))
+
+
+def _storage(tensor: Tensor) -> int:
+    """Where its numbers are; 0 where nobody knows."""
+    if type(tensor) is not Tensor or tensor.layout is not torch.strided or tensor.is_meta or is_functorch_wrapped_tensor(tensor):
+        return 0
+    return tensor.untyped_storage().data_ptr()
+
+
 @dataclass
 class Calls:
     """The part of the trace about root calls."""
@@ -141,8 +171,8 @@ class CallWatch:
         self._open: deque[CallKind] = deque(maxlen=64)  # calls that a backward may follow
         self._last_site: str | None = None  # of the last call with grad
         self._last_input: weakref.ref[Any] | None = None
-        self._last_output: tuple[weakref.ref[Any], CallKind | None] | None = None
-        self._last_rows = self._last_storage = -1
+        self._given: deque[_Given] = deque(maxlen=GIVEN)
+        self._source: _Given | None = None  # that the call that goes on has for its input
 
     def install(self, observers: list[object]) -> None:
         for observer in observers:
@@ -264,6 +294,7 @@ class CallWatch:
 
     def before_call(self, call: Call) -> None:
         kind, first = call.kind, first_tensor(call.args)
+        self._source = self._find(first)
         if kind is None or first is None:
             return
         kind.repeated += self._last_input is not None and self._last_input() is first
@@ -276,32 +307,43 @@ class CallWatch:
             self._open.append(call.kind)
             self._last_site = call.site
         output = first_tensor(call.output)
-        self._last_output = (weakref.ref(output), call.kind) if output is not None else None
-        self._last_rows = self._last_storage = -1
-        if output is not None and output.dim() and not call.grad:
-            self._last_rows, self._last_storage = len(output), output.untyped_storage().data_ptr()
+        if output is not None and call.kind is not None:
+            self._given.append(_Given(output, call.kind, self._source))
+
+    def _find(self, tensor: Any) -> _Given | None:
+        """The call that gave this tensor, or one of which it is a view: `output.data`, `output.view(-1, classes)`."""
+        if not self._given or not isinstance(tensor, Tensor):
+            return None
+        storage = _storage(tensor)
+        for place, given in enumerate(reversed(self._given)):
+            output = given.output()
+            if output is tensor or (storage and given.storage == storage and (output is not None or not place)):
+                return given  # of the last one a view may be all that is left
+        return None
 
     def on_graded(self, tensor: Any) -> None:
-        """A loss or an argmax was given this tensor."""
-        if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
-            self._last_output[1].graded += 1
-            self._last_output = None
+        """A loss or an argmax was given this tensor: that grades the call that gave it, and those that it was made from."""
+        self._grade(self._find(tensor))
+
+    def _grade(self, given: _Given | None) -> None:
+        for grade in given.grades if given is not None else ():
+            grade.kind.graded += not grade.given
+            grade.given = True
 
     def on_loss(self, _: Any, __: Called, input: Tensor, ___: Any) -> None:
         """Where nothing is recorded, nobody knows what a loss was computed from: right after a call, on as many rows, or on a
         view of what it gave, it is that."""
-        if torch.is_grad_enabled() or self._last_rows < 0 or not input.dim():
+        given = self._given[-1] if self._given else None
+        if given is None or given.rows < 0 or torch.is_grad_enabled() or not input.dim():
             return
-        if len(input) != self._last_rows and input.untyped_storage().data_ptr() != self._last_storage:
-            return
-        if self._last_output is not None and self._last_output[1] is not None:
-            self._last_output[1].graded += 1
-            self._last_output = None
+        if len(input) == given.rows or self._find(input) is given:
+            self._grade(given)
 
     def on_compared(self, tensor: Any) -> None:
         """A metric by hand, perhaps."""
-        if self._last_output is not None and self._last_output[0]() is tensor and self._last_output[1] is not None:
-            self._last_output[1].compared += 1
+        given = self._find(tensor)
+        if given is not None and not given.grades[0].given:
+            given.grades[0].kind.compared += 1
 
     def on_backward(self, *_: Any) -> None:
         for kind in self._open:
