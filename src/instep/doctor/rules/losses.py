@@ -221,8 +221,10 @@ def _has_one_class(feed: Feed) -> bool:
 
 @rule("single-class-loss")
 def single_class_loss(trace: Trace) -> Iterator[Finding]:
-    """Cross-entropy over one class, or a softmax over one element before a loss."""
+    """Cross-entropy over one class, a softmax over one element before a loss, or one class that `ignore_index` leaves over."""
     for feed in trace.part(Feeds).all.values():
+        if feed.left_out >= 6 and feed.left_out > 0.8 * feed.looked and feed.counted_low == feed.counted_high:
+            yield _left_over(feed)
         if not _has_one_class(feed):
             continue
         crossed = feed.single > 0
@@ -235,6 +237,19 @@ def single_class_loss(trace: Trace) -> Iterator[Finding]:
             where=feed.site,
             since_step=feed.first_step,
         )
+
+
+def _left_over(feed: Feed) -> Finding:
+    return Finding(
+        "single-class-loss",
+        f"{feed.function} leaves targets out by ignore_index in {feed.left_out} of {feed.looked} calls that were looked at, "
+        f"and all {feed.counted} that it counts are {feed.counted_low:g}: nothing tells this class from another.",
+        evidence={"calls": feed.looked, "counted": feed.counted, "class": feed.counted_low, "function": feed.function},
+        where=feed.site,
+        since_step=feed.first_step,
+        severity="warning",
+        fix="nn.CrossEntropyLoss()  # a criterion of its own, without ignore_index, where no class is padding",
+    )
 
 
 @rule("kl-on-probabilities")

@@ -17,6 +17,7 @@ from instep.doctor.watch.losses import LossKind
 LIMIT = 256
 LOOKS = 8  # calls that are looked at one by one, then every 32nd
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss")
+CLASSES = ("cross_entropy", "nll_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 # Whatever lies behind one of these is another layer.
 LAYERS = (
@@ -63,6 +64,10 @@ class Feed:
     unnormalised: int = 0  # exp of the input sums to 1 over dim 1 in few rows
     silent: int = 0  # nll_loss without a graph, as in an evaluation: calls that were looked at
     silent_unnormalised: int = 0  # of those
+    left_out: int = 0  # class numbers, of which `ignore_index` leaves one out that is there
+    counted: int = 0  # class numbers in those calls that are not left out
+    counted_low: float = float("inf")  # the lowest of them
+    counted_high: float = float("-inf")
     square: int = 0  # as many rows as columns
     worst_sum: float = 0.0
     reductions: Counter[str] = field(default_factory=Counter)
@@ -144,6 +149,8 @@ class FeedWatch:
             self._hub.read(_normalisation(input.detach()), partial(_note_normalisation, feed))
         if not isinstance(target, Tensor) or not target.numel():
             return
+        if feed.function in CLASSES and not target.is_floating_point():
+            self._left_out(feed, called, target.detach(), input.shape[1] if input.dim() > 1 else 0)
         if feed.function in BINARY:
             self._range(feed, called, target.detach(), reduction)
         elif feed.function == "cross_entropy" and target.is_floating_point() and reduction != "none":
@@ -168,6 +175,15 @@ class FeedWatch:
         if feed.function == "nll_loss":
             feed.logged += has_logarithm(node)
             feed.bare_logs += is_bare_logarithm(node)
+
+    def _left_out(self, feed: Feed, called: Called, target: Tensor, classes: int) -> None:
+        ignored = called.argument(4, "ignore_index", -100)
+        if type(ignored) is not int or not 0 <= ignored < classes:
+            return  # a number that is no class stands for what nobody knows
+        kept = target != ignored
+        low, high = (target.masked_fill(~kept, value).flatten() for value in (torch.iinfo(target.dtype).max, -1))
+        facts = torch.stack([(~kept).sum().float(), kept.sum().float(), low.min().float(), high.max().float()])
+        self._hub.read(facts, partial(_note_left_out, feed))
 
     def _range(self, feed: Feed, called: Called, target: Tensor, reduction: str) -> None:
         if reduction == "none":
@@ -259,6 +275,14 @@ def _normalisation(input: Tensor) -> Tensor:
     """(share of rows whose exponentials do not sum to 1, by how much the middle one does not)."""
     sums = input.float().logsumexp(1).abs()
     return torch.stack([(sums > 0.05).float().mean(), sums.median()])
+
+
+def _note_left_out(feed: Feed, values: list[float]) -> None:
+    ignored, counted, low, high = values
+    if ignored and counted:
+        feed.left_out += 1
+        feed.counted += int(counted)
+        feed.counted_low, feed.counted_high = min(feed.counted_low, low), max(feed.counted_high, high)
 
 
 def _note_silent(feed: Feed, values: list[float]) -> None:
