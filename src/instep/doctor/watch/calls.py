@@ -125,7 +125,7 @@ class _Given:
     def __init__(self, output: Tensor, kind: CallKind, source: "_Given | None") -> None:
         self.output, self.storage = weakref.ref(output), _storage(output)
         self.rows = len(output) if output.dim() and not kind.grad else -1  # where nothing is recorded
-        self.grades = (_Grade(kind), *(source.grades[:CHAIN] if source is not None else ()))
+        self.grades: tuple[_Grade, ...] = (_Grade(kind), *(source.grades[:CHAIN] if source is not None else ()))
 
 
 def _storage(tensor: Tensor) -> int:
@@ -307,7 +307,7 @@ class CallWatch:
             self._open.append(call.kind)
             self._last_site = call.site
         output = first_tensor(call.output)
-        if output is not None and call.kind is not None:
+        if output is not None and call.kind is not None and not call.root.is_loss:
             self._given.append(_Given(output, call.kind, self._source))
 
     def _find(self, tensor: Any) -> _Given | None:

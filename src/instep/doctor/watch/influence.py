@@ -398,12 +398,13 @@ def _padding(source: Tensor, axis: int) -> Tensor:
     """
     rows = source.transpose(0, 1 - axis).flatten(2) if source.dim() > 2 else source.transpose(0, 1 - axis).unsqueeze(-1)
     found = torch.zeros(rows.shape[:2], dtype=torch.bool, device=rows.device)
-    for turn in (lambda tensor: tensor, lambda tensor: tensor.flip(1)):
-        ends = turn(rows)
+    for late in (False, True):
+        ends = rows.flip(1) if late else rows
         run = (ends == ends[:, :1]).all(-1).long().cumprod(1).bool()
         values = ends[run[:, 1], 0].unique(dim=0)
         known = (ends[:, :1] == values).all(-1).any(1)
-        found |= turn(run & known[:, None])
+        padded = run & known[:, None]
+        found |= padded.flip(1) if late else padded
     return found.transpose(0, 1 - axis)
 
 
