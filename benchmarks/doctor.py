@@ -1,20 +1,29 @@
 """What the doctor costs: training steps watched and not watched, in turns, in CPU time.
 
-An MLP whose step takes about 0.75 ms (the worst case: there is least to hide behind) and a small transformer, one thread,
-AdamW, clipping and a schedule in the loop. Every watched block stands between unwatched ones of the same run; the table shows
-the ratio of the means of the fastest third of each kind, and the median of the ratios of neighbours.
+An MLP whose step takes about 0.6 ms (the worst case: there is least to hide behind) and a small transformer, one thread,
+AdamW, clipping and a schedule in the loop, after the first 200 steps, which are all looked at. Every watched block stands between
+unwatched ones of the same run; the table shows the ratio of the means of the fastest third of each kind, and the median of the
+ratios of neighbours. Then whole scripts, each a process of its own, with `python` and with `instep doctor` in turns: importing
+the doctor, the first steps and the report are in it. Last, memory over 100,000 watched steps.
 
-    python benchmarks/doctor.py [--rounds 15] [--profile]
+    python benchmarks/doctor.py [--rounds 15] [--profile] [--only steps|scripts|memory]
 """
 
 import argparse
 import cProfile
+import gc
+import itertools
 import pstats
+import resource
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +40,7 @@ class Work:
     batch: Callable[[], tuple[Tensor, Tensor]]
     steps: int  # in a block
     aim: float
+    to_none: bool = True  # how gradients are cleared
 
 
 class Transformer(nn.Module):
@@ -48,13 +58,34 @@ class Transformer(nn.Module):
         return scores.transpose(1, 2)
 
 
+def _mlp(*widths: int) -> nn.Module:
+    layers = [part for pair in itertools.pairwise(widths) for part in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
 WORKS = [
     Work(
         "MLP 16-32-2, batch 64",
-        lambda: nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 2)),
+        lambda: _mlp(16, 32, 2),
+        lambda: (torch.randn(64, 16), torch.randint(2, (64,))),
+        steps=1000,
+        aim=1.05,
+    ),
+    Work(
+        "the same, cleared in place",
+        lambda: _mlp(16, 32, 2),
         lambda: (torch.randn(64, 16), torch.randint(2, (64,))),
         steps=1000,
         aim=1.07,
+        to_none=False,
+    ),
+    Work(
+        "MLP 784-1024-1024-10, cleared in place",
+        lambda: _mlp(784, 1024, 1024, 10),
+        lambda: (torch.randn(128, 784), torch.randint(10, (128,))),
+        steps=30,
+        aim=1.07,
+        to_none=False,
     ),
     Work(
         "transformer 4 × 128, 8 × 64 tokens",
@@ -75,7 +106,7 @@ def training(work: Work) -> Iterator[None]:
     x, y = work.batch()
     criterion = nn.CrossEntropyLoss()
     while True:
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=work.to_none)
         loss = criterion(model(x), y)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -88,7 +119,7 @@ def block(work: Work, *, watched: bool) -> float:
     """Seconds of CPU time of a step."""
     with Watcher() if watched else nullcontext():
         steps = training(work)
-        for _ in range(max(work.steps // 4, 30)):  # the first steps are looked at more closely; that is over soon
+        for _ in range(200 if work.steps > 200 else 30):  # the first steps are looked at more closely; that is over soon
             next(steps)
         begun = time.process_time()
         for _ in range(work.steps):
@@ -122,19 +153,93 @@ def profile(work: Work) -> None:
     pstats.Stats(profiler).sort_stats("tottime").print_stats("instep", 25)
 
 
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+kind, epochs = sys.argv[1], int(sys.argv[2])
+torch.manual_seed(0)
+torch.set_num_threads(1)
+x, y = torch.randn(1024, 16), torch.randint(4, (1024,))
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 4))
+if kind == "images":
+    x = torch.randn(1024, 1, 16, 16)
+    first = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU())
+    model = nn.Sequential(first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 4))
+train = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+valid = DataLoader(TensorDataset(torch.randn_like(x[:128]), y[:128]), batch_size=64)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for epoch in range(epochs):
+    model.train()
+    for a, b in train:
+        optimizer.zero_grad(set_to_none=kind != "in place")
+        nn.functional.cross_entropy(model(a), b).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        correct = sum((model(a).argmax(1) == b).sum().item() for a, b in valid)
+"""
+SCRIPTS = {"rows": 90, "in place": 90, "images": 50}  # epochs: so many that a script takes 3 s and more
+
+
+def script_seconds(command: list[str]) -> float:
+    """Processor time of a process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def measure_scripts(rounds: int) -> None:
+    """Whole scripts, watched and not, in turns."""
+    print(f"\n{'':<38}{'s a script':>10}{'median':>8}{'':>12}{'aim':>7}")
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(SCRIPT, encoding="utf-8")
+        for kind, epochs in SCRIPTS.items():
+            command = [str(script), kind, str(epochs)]
+            plain, ratios = [script_seconds(command)], []
+            for _ in range(rounds):
+                watched = script_seconds(["-m", "instep", "doctor", *command])
+                plain.append(script_seconds(command))
+                ratios.append(2 * watched / (plain[-1] + plain[-2]))
+            print(f"script, {kind:<30}{statistics.median(plain):>10.2f}{statistics.median(ratios):>8.3f}{'':>12}{1.07:>7.2f}")
+
+
+def measure_memory(steps: int = 100_000) -> None:
+    """What the process holds, at a few moments of a long watched run."""
+    print(f"\n{'watched steps':<38}{'MB':>10}{'objects':>10}")
+    with Watcher():
+        going_on = training(WORKS[0])
+        for done in range(1, steps + 1):
+            next(going_on)
+            if done in (steps // 10, steps // 5, steps // 2, steps):
+                gc.collect()
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                print(f"{done:<38,}{pages * resource.getpagesize() / 1e6:>10.1f}{len(gc.get_objects()):>10,}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--only", choices=("steps", "scripts", "memory"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.profile:
         profile(WORKS[0])
         return
-    print(f"{'':<38}{'ms a step':>10}{'ratio':>8}{'neighbours':>12}{'aim':>7}")
-    for work in WORKS:
-        ms, ratio, neighbours = measure(work, given.rounds)
-        print(f"{work.name:<38}{ms:>10.3f}{ratio:>8.3f}{neighbours:>12.3f}{work.aim:>7.2f}")
+    if given.only in (None, "steps"):
+        print(f"{'':<38}{'ms a step':>10}{'ratio':>8}{'neighbours':>12}{'aim':>7}")
+        for work in WORKS:
+            ms, ratio, neighbours = measure(work, given.rounds)
+            print(f"{work.name:<38}{ms:>10.3f}{ratio:>8.3f}{neighbours:>12.3f}{work.aim:>7.2f}")
+    if given.only in (None, "scripts"):
+        measure_scripts(max(given.rounds // 3, 1))
+    if given.only in (None, "memory"):
+        measure_memory()
 
 
 if __name__ == "__main__":

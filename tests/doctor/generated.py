@@ -1,4 +1,4 @@
-"""What must hold of a script of the grammar: watched or not it runs the same, and the doctor names its mistake and nothing else."""
+"""What must hold of a script of the grammar: watched or not it runs the same; the doctor names its mistake and nothing else."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ def complaints(script: Script, path: Path, watched: dict[str, Any], plain: dict[
     wrong = [f"the doctor failed: {failure}" for failure in watched["failures"]]
     if not plain["out"] or (plain["error"] and "on purpose" not in plain["error"] and "exit code 5" not in plain["error"]):
         wrong.append(f"the script fails by itself: {plain['error']}")
-    wrong += [f"{part} differs: {plain[part]!r}, watched {watched[part]!r}" for part in ("out", "error") if plain[part] != watched[part]]
+    wrong += [
+        f"{part} differs: {plain[part]!r}, watched {watched[part]!r}" for part in ("out", "error") if plain[part] != watched[part]
+    ]
     if not script.ids and plain["said"] != watched["said"]:
         wrong.append(f"stderr differs: {plain['said']!r}, watched {watched['said']!r}")
     return wrong + about_findings(script, path, watched["findings"])

@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from doctor.casebook import Examination
-from doctor.grammar import MUTATIONS, Script, write
 from doctor.generated import complaints
+from doctor.grammar import MUTATIONS, Script, write
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Garbage: what the doctor makes when it comes is not looked through by the collector, which would take longer than all the rest."""
+"""Garbage: what the doctor makes when it comes is not looked through by the collector, which would take longer than all else."""
 
 import gc
 from collections.abc import Iterator

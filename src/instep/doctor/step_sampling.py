@@ -22,8 +22,12 @@ EVERY = 512  # steps from one burst to the next
 # Multiplications in the forwards of a step: larger steps are all watched. On one core of a CPU 1e8 of them take 10 ms or more
 # with their backward, next to which the tenth of a millisecond that watching costs does not show.
 LARGE = 1e8
+COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
-SHARE = 0.1  # of the steps that may be watched because something rare woke it
+SHARE = (
+    0.03  # of the steps that may be watched because a pass began or ended, or a mode changed: once an epoch, and epochs are short
+)
+NEW = 0.1  # the same where a new phase begins: an optimizer that is made or loaded
 
 
 class StepSampling:
@@ -35,14 +39,14 @@ class StepSampling:
         self._watched = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
-        self._multiplications = 0  # in the first steps
+        self._multiplications = 0  # in the steps that are counted
         self._large = False
 
     def wants_modules(self) -> dict[type, Any]:
         return {nn.Module: self._module_called}
 
     def _module_called(self, module: nn.Module, _: Any, output: Any, call: Call) -> None:
-        if call.grad and self._trace.steps < FIRST:
+        if self._trace.steps < COUNTED and call.grad:
             self._multiplications += multiplications(module, output)
 
     def after_step(self, _: Any) -> None:
@@ -51,7 +55,7 @@ class StepSampling:
         self._watched += 1
         self._calls = 0
         if steps == FIRST:
-            self._large = self._multiplications > LARGE * FIRST
+            self._large = self._multiplications > LARGE * COUNTED
         if steps >= self._until and not self._large:
             self._rest(steps)
 
@@ -76,7 +80,7 @@ class StepSampling:
 
     def on_optimizer(self, *_: Any) -> None:
         """A new phase begins."""
-        self._stir()
+        self._stir(NEW)
 
     def on_compiles(self) -> None:
         """Awake, all hooks are on, and stay."""
@@ -84,7 +88,7 @@ class StepSampling:
             self._wake()
 
     def after_optimizer_load(self, _: Called) -> None:
-        self._stir()
+        self._stir(NEW)
 
     def after_mode(self, called: Called) -> None:
         """People call train() in every step; only a change is rare."""
@@ -95,8 +99,8 @@ class StepSampling:
             self._modes[key] = mode
             self._stir()
 
-    def _stir(self) -> None:
-        if self._hub.resting and self._watched < FIRST + SHARE * self._trace.steps:
+    def _stir(self, share: float = SHARE) -> None:
+        if self._hub.resting and self._watched < FIRST + share * self._trace.steps:
             self._wake()
 
     def _wake(self) -> None:

@@ -23,8 +23,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler as schedules
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, TensorDataset, WeightedRandomSampler
-from torch.utils.data import DistributedSampler, random_split
+from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler
+from torch.utils.data import TensorDataset, WeightedRandomSampler, random_split
 
 """.lstrip("\n").splitlines()
 END = """

@@ -58,7 +58,10 @@ def _text(plan: Plan) -> Lines:
         f"rows = [torch.randint(1, {WORDS}, (count,))]",
         *block(
             f"for _ in range({LENGTH}):",
-            [f"other = torch.randint(1, {WORDS}, (count,))", f"rows.append(torch.where(torch.rand(count) < 0.6, {follow}, other))"],
+            [
+                f"other = torch.randint(1, {WORDS}, (count,))",
+                f"rows.append(torch.where(torch.rand(count) < 0.6, {follow}, other))",
+            ],
         ),
         "text = torch.stack(rows, 1)",
     ]
@@ -172,4 +175,8 @@ def epoch_head(plan: Plan) -> tuple[Lines, str, Lines]:
         return [], f"for i in range({plan.batches}):", [draw, "x, y = train_x[rows], train_y[rows]"]
     order = "torch.arange" if plan.mutation == "not-shuffled" else "torch.randperm"
     head = f"for i, start in enumerate(range(0, len(train_x), {plan.batch})):"
-    return [f"order = {order}(len(train_x))"], head, [f"rows = order[start:start + {plan.batch}]", "x, y = train_x[rows], train_y[rows]"]
+    return (
+        [f"order = {order}(len(train_x))"],
+        head,
+        [f"rows = order[start:start + {plan.batch}]", "x, y = train_x[rows], train_y[rows]"],
+    )

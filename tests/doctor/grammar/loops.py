@@ -67,7 +67,7 @@ def optimizer(plan: Plan) -> Lines:
         return [
             "decayed = [p for p in model.parameters() if p.dim() > 1]",
             "others = [p for p in model.parameters() if p.dim() <= 1]",
-            f"groups = [dict(params=decayed, weight_decay=0.01), dict(params=others, weight_decay=0.0)]",
+            "groups = [dict(params=decayed, weight_decay=0.01), dict(params=others, weight_decay=0.0)]",
             "optimizer = torch.optim.AdamW(groups, lr=3e-3)",
         ]
     if plan.optimizer == "head-group":
@@ -170,7 +170,7 @@ def _forward(plan: Plan) -> Lines:
     if plan.cycle > 1 and plan.seed % 2 and plan.mutation != "undivided":
         value = f"({value}) / {plan.cycle}"
     if not plan.amp:
-        return [f"out = model(x)  #!", f"loss = {value}  #!"]
+        return ["out = model(x)  #!", f"loss = {value}  #!"]
     inside = ["out = model(x)  #!"]
     if plan.seed % 3 and plan.loss not in ("bce", "gaussian"):
         return block("with torch.autocast('cpu', dtype=torch.bfloat16):", [*inside, f"loss = {value}  #!"])
@@ -231,7 +231,9 @@ def _after_step(plan: Plan) -> Lines:
 
 def _count(plan: Plan) -> Lines:
     if plan.mutation == "kept":
-        return ["total = total + loss * len(x)  #!", "count += len(x)"] if plan.seed % 2 else ["kept.append(loss)  #!", *_number()]
+        return (
+            ["total = total + loss * len(x)  #!", "count += len(x)"] if plan.seed % 2 else ["kept.append(loss)  #!", *_number()]
+        )
     if plan.mutation == "retained":
         return ["kept.append(loss)", *_number()]
     return _number()

@@ -64,7 +64,7 @@ def _body(plan: Plan) -> tuple[Lines, Lines]:
 def _rows(plan: Plan) -> tuple[Lines, Lines]:
     n, w = FEATURES["rows"], WIDTH
     if plan.body == "residual":
-        hold = "[nn.Linear({w}, {w}) for _ in range(2)]".format(w=w)
+        hold = f"[nn.Linear({w}, {w}) for _ in range(2)]"
         listed = f"self.blocks = {hold}" if plan.mutation == "unregistered" else f"self.blocks = nn.ModuleList({hold})"
         made = [f"self.body = nn.Linear({n}, {w})", listed, "self.drop = nn.Dropout(0.1)"]
         return made, ["h = self.body(x)", *block("for each in self.blocks:", ["h = h + self.drop(torch.tanh(each(h)))"])]
@@ -83,8 +83,8 @@ def _rows(plan: Plan) -> tuple[Lines, Lines]:
 
 def _images(plan: Plan) -> tuple[Lines, Lines]:
     norm = "nn.BatchNorm2d(4)" if plan.body == "cnn" else "nn.GroupNorm(2, 4)"
-    body = f"nn.Sequential(nn.Conv2d(1, 4, 3, stride=2, padding=1), {norm}, nn.ReLU(), nn.Flatten(), nn.Linear(64, {WIDTH}), nn.Tanh())"
-    return [f"self.body = {body}"], ["h = self.body(x)"]
+    first = f"nn.Conv2d(1, 4, 3, stride=2, padding=1), {norm}, nn.ReLU(), nn.Flatten()"
+    return [f"self.body = nn.Sequential({first}, nn.Linear(64, {WIDTH}), nn.Tanh())"], ["h = self.body(x)"]
 
 
 def _encoder(batch_first: bool = True) -> str:
@@ -115,7 +115,10 @@ def _tokens(plan: Plan) -> tuple[Lines, Lines]:
     if plan.body == "mean":
         return [embed, f"self.mix = nn.Linear({w}, {w})"], ["h = torch.relu(self.mix(self.embed(x).mean(1)))"]
     if plan.body == "gru":
-        return [embed, f"self.rnn = nn.GRU({w}, {w}, batch_first=True)"], ["steps, last = self.rnn(self.embed(x))", "h = last[-1]"]
+        return [embed, f"self.rnn = nn.GRU({w}, {w}, batch_first=True)"], [
+            "steps, last = self.rnn(self.embed(x))",
+            "h = last[-1]",
+        ]
     return [embed, f"self.encoder = {_encoder()}"], ["h = self.encoder(self.embed(x)).mean(1)"]
 
 
@@ -131,7 +134,10 @@ def _text(plan: Plan) -> tuple[Lines, Lines]:
     elif plan.body == "attention":
         made += [f"self.qkv = nn.Linear({w}, {3 * w})", f"self.mix = nn.Linear({w}, {w})"]
         causal = "" if plan.mutation == "leak" else ", is_causal=True"
-        given += ["q, k, v = self.qkv(h).chunk(3, -1)", f"h = h + torch.relu(self.mix(F.scaled_dot_product_attention(q, k, v{causal})))"]
+        given += [
+            "q, k, v = self.qkv(h).chunk(3, -1)",
+            f"h = h + torch.relu(self.mix(F.scaled_dot_product_attention(q, k, v{causal})))",
+        ]
     else:
         made += [f"self.rnn = nn.GRU({w}, {w}, batch_first=True)"]
         given += ["h, _ = self.rnn(h)"]
@@ -161,7 +167,10 @@ def _autoencoder(plan: Plan) -> tuple[Lines, Lines]:
 def _reparametrise(plan: Plan) -> Lines:
     if plan.body != "vae":
         return []
-    inside = [*block("if not self.training:", ["return mean"]), "return mean + torch.randn_like(mean) * (0.5 * log_variance).exp()"]
+    inside = [
+        *block("if not self.training:", ["return mean"]),
+        "return mean + torch.randn_like(mean) * (0.5 * log_variance).exp()",
+    ]
     return block("def draw(self, mean, log_variance):", inside)
 
 
@@ -202,7 +211,7 @@ def loss(plan: Plan) -> str:
     written = {
         "nll": "criterion(out, y)" if plan.mutation == "nll-on-scores" else "criterion(F.log_softmax(out, 1), y)",
         "soft": f"F.cross_entropy(out, {soft})",
-        "kl": f"F.kl_div({'F.softmax' if plan.mutation == 'kl-on-p' else 'F.log_softmax'}(out, 1), {soft}, reduction='batchmean')",
+        "kl": f"F.kl_div(F.{'softmax' if plan.mutation == 'kl-on-p' else 'log_softmax'}(out, 1), {soft}, reduction='batchmean')",
         "bce": "criterion(torch.sigmoid(out), y)",
         "soft-margin": "F.soft_margin_loss(out, 2 * y - 1)",
         "gaussian": "criterion(out[:, 0], y, F.softplus(out[:, 1]) + 0.01)",

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from doctor.grammar.plan import BY_BATCH, BY_EPOCH, CLEARS, LOADERS, PLAIN, WITH_BATCHNORM, WITH_DROPOUT, Wants
+from doctor.grammar.plan import BY_BATCH, BY_EPOCH, CLEARS, PLAIN, WITH_BATCHNORM, WITH_DROPOUT, Wants
 
 MOVING = ("momentum", "nesterov", "adam", "adamw", "amsgrad", "fused-adam", "fused-sgd", "foreach", "nadam")
-ROWS = {"data": tuple(sorted(LOADERS - {"split"})) + ("batches", "inline")}
 SIMPLE: Wants = {"optimizer": PLAIN, "freeze": ("none",), "cycle": (1,)}
 JUDGED: Wants = {"valid": ("no-grad", "inference", "decorated", "whole")}
 LOADED: Wants = {"valid": ("no-grad", "inference", "decorated")}
@@ -42,7 +41,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "clip-late": _one("clip-after-step", SIMPLE, {"clip": ("norm", "value"), "clear": ("top", "after-step")}),
     "clip-part": _one("clip-of-partial-cycle", CYCLE, {"clip": ("norm", "value")}),
     "clip-generator": _one("clip-of-nothing", SIMPLE, {"clip": ("norm",), "checkpoint": ("none", "save", "best")}),
-    "undivided": _one("accumulation-not-divided", CYCLE, {"loss": ("ce", "bce-logits", "mse", "flat", "huber"), "clip": ("none", "norm")}),
+    "undivided": _one(
+        "accumulation-not-divided", CYCLE, {"loss": ("ce", "bce-logits", "mse", "flat", "huber"), "clip": ("none", "norm")}
+    ),
     "clear-each": _one("gradients-discarded", CYCLE, {"clear": ("after-step",)}),
     "tail": _one("accumulation-tail", CYCLE, {"cycle": (4,), "batches": (6, 10), "data": ("loader", "dataset", "split")}),
     "detached": _one("detached-loss", SIMPLE, {"clip": ("none",)}),
@@ -53,12 +54,22 @@ MUTATIONS: Mapping[str, Mutation] = {
         "schedule-wrong-unit", SIMPLE, JUDGED, {"schedule": ("step", "cosine", "multistep"), "epochs": (8, 10)}
     ),
     "schedule-by-epoch": _one("schedule-wrong-unit", SIMPLE, JUDGED, {"schedule": ("onecycle", "cosine-batch", "linear")}),
-    "plateau-sign": _one("plateau-wrong-sign", SIMPLE, JUDGED, {"schedule": ("plateau",), "kind": ("rows",), "head": ("classes",), "epochs": (10,), "batches": (24,)}),
+    "plateau-sign": _one(
+        "plateau-wrong-sign",
+        SIMPLE,
+        JUDGED,
+        {"schedule": ("plateau",), "kind": ("rows",), "head": ("classes",), "epochs": (10,), "batches": (24,)},
+    ),
     "lambda-lr": _one("lambda-absolute-lr", SIMPLE, {"schedule": ("lambda-epoch",)}),
     "recreated": _one(
         "optimizer-recreated",
         SIMPLE,
-        {"optimizer": MOVING, "schedule": ("none",), "checkpoint": ("none", "save", "best", "best-file"), "style": ("flat", "functions", "closures")},
+        {
+            "optimizer": MOVING,
+            "schedule": ("none",),
+            "checkpoint": ("none", "save", "best", "best-file"),
+            "style": ("flat", "functions", "closures"),
+        },
     ),
     "softmax-in-model": _one("softmax-before-cross-entropy", _CLASSES),
     "softmax-in-loop": _one("softmax-before-cross-entropy", _CLASSES),
@@ -77,12 +88,17 @@ MUTATIONS: Mapping[str, Mutation] = {
     "no-train": _one("trained-in-eval-mode", JUDGED, _MODES, {"ema": ("none",), "freeze": ("none",)}),
     "no-no-grad": _one("evaluated-with-grad", JUDGED, {"ema": ("none", "averaged")}),
     "functional-dropout": _one("dropout-in-eval", JUDGED, {"body": ("functional-dropout",)}),
-    "frozen-batchnorm": _one("frozen-batchnorm-moves", {"body": ("mlp-norm", "cnn"), "freeze": ("start", "later"), "optimizer": PLAIN}),
+    "frozen-batchnorm": _one(
+        "frozen-batchnorm-moves", {"body": ("mlp-norm", "cnn"), "freeze": ("start", "later"), "optimizer": PLAIN}
+    ),
     "average-batchnorm": _one("averaged-batchnorm-stale", SIMPLE, JUDGED, {"body": ("mlp-norm", "cnn"), "ema": ("averaged",)}),
     "batch-of-one": _one("batchnorm-of-one", SIMPLE, {"body": ("cnn",), "data": ("loader",), "schedule": ("none",)}),
     "dropout-1": _one("dropout-extreme", {"head": ("classes", "binary", "values")}),
     "overlap": _one("train-valid-overlap", LOADED, {"data": ("loader", "sampler"), "kind": ("rows", "images", "sequence")}),
-    "not-shuffled": _one("not-shuffled", {"data": ("loader", "batches", "inline"), "head": ("classes",), "loss": ("ce", "smooth", "margin"), "batch": (8, 12)}),
+    "not-shuffled": _one(
+        "not-shuffled",
+        {"data": ("loader", "batches", "inline"), "head": ("classes",), "loss": ("ce", "smooth", "margin"), "batch": (8, 12)},
+    ),
     "sampler-epoch": _one("sampler-epoch-not-set", {"data": ("sampler",)}),
     "same-batch": _one("same-batch-every-step", {"data": ("loader",), "ragged": (False,)}),
     "augmented-validation": _one("augmented-validation", LOADED, {"data": ("dataset",), "kind": ("rows", "images", "sequence")}),
@@ -96,19 +112,37 @@ MUTATIONS: Mapping[str, Mutation] = {
     "unused-layer": _one("dead-parameter", SIMPLE, {"head": ("classes", "binary", "values")}),
     "typo": _one("requires-grad-typo", _BODY, {"freeze": ("none",)}),
     "frozen-moves": _one(
-        "frozen-parameter-moves", _BODY, {"freeze": ("later",), "clear": ("in-place", "zero-by-hand"), "optimizer": MOVING, "cycle": (1,)}
+        "frozen-parameter-moves",
+        _BODY,
+        {"freeze": ("later",), "clear": ("in-place", "zero-by-hand"), "optimizer": MOVING, "cycle": (1,)},
     ),
     "copied-weights": _one("weights-not-tied", {"kind": ("text",), "tied": (False,), "optimizer": PLAIN}),
     "zero-weights": _one("symmetric-weights", {"kind": ("rows",), "body": ("mlp", "mlp-dropout"), "optimizer": PLAIN}),
     "teacher": _one("teacher-shares-weights", JUDGED, SIMPLE, {"ema": ("copy",)}),
     "bfloat16": _one(
         "update-below-precision",
-        {"kind": ("rows",), "optimizer": ("sgd",), "cycle": (1,), "amp": (False,), "freeze": ("none",), "loss": ("ce", "mse", "bce-logits")},
+        {
+            "kind": ("rows",),
+            "optimizer": ("sgd",),
+            "cycle": (1,),
+            "amp": (False,),
+            "freeze": ("none",),
+            "loss": ("ce", "mse", "bce-logits"),
+        },
     ),
     "huge-lr": Mutation(
         ("diverging-loss", "non-finite", "exploding-updates"),
-        {"kind": ("rows",), "body": ("mlp",), "head": ("values",), "loss": ("mse",), "optimizer": ("sgd",), "clip": ("none",),
-         "checkpoint": ("none", "save"), "schedule": ("none",), "cycle": (1,)},
+        {
+            "kind": ("rows",),
+            "body": ("mlp",),
+            "head": ("values",),
+            "loss": ("mse",),
+            "optimizer": ("sgd",),
+            "clip": ("none",),
+            "checkpoint": ("none", "save"),
+            "schedule": ("none",),
+            "cycle": (1,),
+        },
     ),
     "best-aliased": _one("best-weights-aliased", JUDGED, {"checkpoint": ("best",)}),
     "partial-load": _one("silent-partial-load", {"checkpoint": ("none", "save", "best")}),

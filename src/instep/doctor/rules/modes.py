@@ -109,7 +109,7 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
     for mode in trace.part(Modes).all.values():
         trained = mode.train_steps + mode.eval_steps
         in_rows = mode.wasted >= 2 * mode.wasted_stretches
-        apart = mode.wasted_stretches <= 0.34 * (trace.steps - mode.wasted_first + 1)
+        apart = mode.wasted_stretches <= 0.34 * (max(trace.steps, trace.backwards) - mode.wasted_first + 1)
         if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
             trained = trace.steps  # an average of what is trained
         if not trace.steps and in_rows and trace.part(ByHand).moved:

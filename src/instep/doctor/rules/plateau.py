@@ -49,7 +49,11 @@ def plateau_wrong_sign(trace: Trace) -> Iterator[Finding]:
 def _rising_score(trace: Trace, rate: Rate) -> bool | None:
     """Whether a rising metric is a score: True if surely, False if probably, None if not."""
     metrics = [metric for metric, _, _ in rate.metrics]
-    if LOSSES.search(rate.metric_text) or metrics[-1] <= metrics[0] or not trace.exceeds(_trend(metrics), 0.5):
+    if LOSSES.search(rate.metric_text) or metrics[-1] <= metrics[0]:
+        return None
+    if SCORES.search(rate.metric_text) and trace.exceeds(-(_agreement(rate, 1) or 0.0), 0.5):
+        return True  # it is called a score and goes against the loss; cut so early, it may not rise for long
+    if not trace.exceeds(_trend(metrics), 0.5):
         return None
     if not trace.exceeds(-(_agreement(rate, 2) or -1.0), 0.3):  # the training loss does not fall
         return None

@@ -381,7 +381,7 @@ class OwnerWatch:
         return sum(kind.count for kind in kinds if kind.grad and kind.training) >= ALONE
 
     def _has_state(self, number: int, tensor: Tensor) -> bool:
-        """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it. Adagrad begins with 0 steps."""
+        """Whether an optimizer keeps something for a parameter: then a step has had a gradient of it. (Adagrad's begins at 0.)"""
         reference = self._stepping.get(number)
         optimizer = reference() if reference is not None else None
         state = optimizer.state[tensor] if optimizer is not None and tensor in optimizer.state else {}

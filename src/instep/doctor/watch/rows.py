@@ -139,7 +139,9 @@ class Order:
         vectors = input.is_floating_point() and (input.dim() == 2 or (input.dim() == 3 and input.shape[1] == 1))
         self.words = self.words or (vectors and len(set(keys)) < len(keys))
         before: dict[int, list[int]] = {}  # earlier call -> the positions there of rows that are here, in the order of here
-        for position, (key, told) in enumerate(zip(keys, _telling(input), strict=True)):
+        known_rows = [key in self.places for key in keys]
+        telling = known_rows if all(known_rows) else _telling(input)  # only rows that tell something are remembered
+        for position, (key, told) in enumerate(zip(keys, telling, strict=True)):
             known = self.places.get(key)
             if told and known is not None and known[0] < self.calls:
                 before.setdefault(known[0], []).append(known[1])
