@@ -83,10 +83,8 @@ def child(case: list[str], out: Path) -> None:
     for number, name in ((1, "out.txt"), (2, "said.txt")):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
     begun = time.perf_counter()
-    if case[0] == UNWATCHED:
-        answer = NOTHING | {"error": run(case[1], case[2:])}
-    else:
-        answer = examined(case[0], case[1:])
+    alone = case[0] == UNWATCHED
+    answer = NOTHING | {"error": run(case[1], case[2:])} if alone else examined(case[0], case[1:])
     sys.stdout.flush()
     sys.stderr.flush()
     answer["seconds"] = round(time.perf_counter() - begun, 3)
