@@ -6,6 +6,7 @@ from xdist.scheduler import LoadScopeScheduling
 TOGETHER = {
     "tests/distributed/": "worlds",
     "tests/doctor/test_cases.py": "cases",
+    "tests/doctor/test_grammar.py": "grammar",
     "tests/promises/test_load.py": "load",
     "tests/report/page/": "browser",
     "tests/report/live/": "browser",

@@ -127,3 +127,35 @@ def test_cycles_are_counted_by_what_a_step_holds() -> None:
     assert cycles.by_hand == 0
     (place,) = part.backwards.values()
     assert (place.count, place.used, place.thrown, place.barren) == (18, 18, 0, 0)
+
+
+@pytest.mark.parametrize("mistake", [False, True], ids=["cleared", "not cleared"])
+def test_gradients_that_a_second_model_clears_in_place_are_looked_at(mistake: bool) -> None:
+    """Its steps come at the same place among the backwards each time, which looks at every eighth would miss."""
+    x = torch.randn(8, 4)
+    with Watcher() as watcher:
+        for _ in range(2):
+            model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            for i in range(96):
+                (model(x).square().mean() / 4).backward()
+                if i % 4 == 3:
+                    optimizer.step()
+                    for parameter in model.parameters():
+                        if parameter.grad is not None and not (mistake and watcher.trace.steps > 24):
+                            parameter.grad.zero_()
+    assert ("missing-zero-grad" in {finding.id for finding in watcher.findings}) == mistake
+
+
+def test_updates_by_hand_are_seen_where_the_first_rows_stay() -> None:
+    """The row of an embedding that pads never moves."""
+    model = nn.Sequential(nn.Embedding(16, 12, padding_idx=0), nn.Linear(12, 2))
+    with Watcher() as watcher:
+        for _ in range(12):
+            model(torch.randint(1, 16, (8, 3))).square().mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    assert parameter.grad is not None
+                    parameter.sub_(0.1 * parameter.grad)
+                    parameter.grad = None
+    assert any("weights were updated by hand" in remark for remark in watcher.remarks)

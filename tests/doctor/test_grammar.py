@@ -12,7 +12,8 @@ import pytest
 
 from doctor.casebook import Examination
 from doctor.generated import about_findings, complaints
-from doctor.grammar import MUTATIONS, Script, write
+from doctor.grammar import Script, write
+from doctor.grammar.mutations import MUTATIONS
 from instep.doctor.catalogue import CATALOGUE
 
 QUICK, MANY, SLICE = 40, int(os.environ.get("GRAMMAR", "200")), 20

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from doctor.casebook import Examination
 from doctor.generated import complaints
-from doctor.grammar import MUTATIONS, Script, write
+from doctor.grammar import Script, write
+from doctor.grammar.mutations import MUTATIONS
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from doctor.grammar.plan import BY_BATCH, BY_EPOCH, CLEARS, PLAIN, WITH_BATCHNORM, WITH_DROPOUT, Wants
+from doctor.grammar.plan import BODIES, BY_BATCH, BY_EPOCH, CLEARS, PLAIN, WITH_BATCHNORM, WITH_DROPOUT, Wants
 
 MOVING = ("momentum", "nesterov", "adam", "adamw", "amsgrad", "fused-adam", "fused-sgd", "foreach", "nadam")
 SIMPLE: Wants = {"optimizer": PLAIN, "freeze": ("none",), "cycle": (1,)}
@@ -28,6 +28,7 @@ def _one(id: str, *wants: Wants) -> Mutation:
     return Mutation((id,), merged)  # type: ignore[arg-type]
 
 
+_NETWORKS = tuple(body for bodies in BODIES.values() for body in bodies if body != "vae")
 _BODY = {"kind": ("rows", "images")}
 _CLASSES = {"head": ("classes",), "loss": ("ce", "smooth", "weighted", "ignore")}
 _LOGITS = {"head": ("binary",), "loss": ("bce-logits", "pos-weight")}
@@ -42,7 +43,13 @@ MUTATIONS: Mapping[str, Mutation] = {
     "clip-part": _one("clip-of-partial-cycle", CYCLE, {"clip": ("norm", "value")}),
     "clip-generator": _one("clip-of-nothing", SIMPLE, {"clip": ("norm",), "checkpoint": ("none", "save", "best")}),
     "undivided": _one(
-        "accumulation-not-divided", CYCLE, {"loss": ("ce", "bce-logits", "mse", "flat", "huber"), "clip": ("none", "norm")}
+        "accumulation-not-divided",
+        CYCLE,
+        {
+            "kind": ("rows", "images", "sequence", "tokens", "text"),
+            "loss": ("ce", "bce-logits", "mse", "flat", "huber"),
+            "clip": ("none", "norm"),
+        },
     ),
     "clear-each": _one("gradients-discarded", CYCLE, {"clear": ("after-step",)}),
     "tail": _one("accumulation-tail", CYCLE, {"cycle": (4,), "batches": (6, 10), "data": ("loader", "dataset", "split")}),
@@ -80,7 +87,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "single-class": _one("single-class-loss", {"head": ("classes",), "loss": ("ce", "smooth")}),
     "nll-on-scores": _one("nll-on-unnormalised", {"head": ("classes",), "loss": ("nll",)}),
     "kl-on-p": _one("kl-on-probabilities", {"head": ("classes",), "loss": ("kl",)}),
-    "targets-255": _one("targets-out-of-range", _LOGITS),
+    "targets-255": _one("targets-out-of-range", _LOGITS, {"kind": ("rows", "images", "sequence")}),
     "padding": _one("padding-in-loss", {"kind": ("text",), "loss": ("padded",)}),
     "softmax-over-batch": _one("softmax-wrong-dim", {"head": ("classes",), "loss": ("margin",)}),
     "metric-broadcast": _one("metric-broadcast", JUDGED, {"head": ("classes",)}),
@@ -118,7 +125,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "copied-weights": _one("weights-not-tied", {"kind": ("text",), "tied": (False,), "optimizer": PLAIN}),
     "zero-weights": _one("symmetric-weights", {"kind": ("rows",), "body": ("mlp", "mlp-dropout"), "optimizer": PLAIN}),
-    "teacher": _one("teacher-shares-weights", JUDGED, SIMPLE, {"ema": ("copy",)}),
+    "teacher": _one("teacher-shares-weights", JUDGED, SIMPLE, {"ema": ("copy",), "body": _NETWORKS}),
     "bfloat16": _one(
         "update-below-precision",
         {

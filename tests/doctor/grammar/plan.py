@@ -157,7 +157,7 @@ def _freezes(plan: Plan) -> Sequence[str]:
 
 
 def _averages(plan: Plan, simple: bool) -> Sequence[str]:
-    if not simple or plan.valid == "none" or plan.freeze != "none":
+    if not simple or plan.valid == "none" or plan.freeze != "none" or plan.body == "vae":
         return ("none",)
     return ("none", "copy", "averaged")
 

@@ -58,7 +58,7 @@ class HandWatch:
         probe = self._probe
         if probe is None:
             candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.arrivals)
-            self._probe = next(candidates, None)
+            *_, self._probe = None, *candidates  # the last: of the first, an embedding, most rows stay where they are
             return
         weights, part = beginning(probe), self._part
         if weights and self._weights:

@@ -271,7 +271,10 @@ def is_zero(grad: Tensor, *, slice_only: bool = False) -> bool:
 def beginning(parameter: Parameter) -> list[float]:
     """A few values of a parameter, to see whether it has moved."""
     tensor = parameter.reference()
-    return tensor.detach().reshape(-1)[:8].tolist() if tensor is not None else []
+    if tensor is None:
+        return []
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(len(flat) // 8, 1)][:8].tolist()
 
 
 def _tensors_of(owner: Any) -> Any:

@@ -123,7 +123,8 @@ class ModeWatch:
     def _watch_graph(self, mode: Mode, output: Tensor) -> None:
         """Of a model that is not trained itself, as an average is not: nothing else tells when its evaluation is over."""
         if mode.train_steps + mode.eval_steps == 0 and output.grad_fn is not None and len(mode.graphs) < 64:
-            sentinel = output.grad_fn.metadata["instep.evaluated"] = Sentinel()
+            notes: Any = output.grad_fn.metadata  # a dictionary; torch's stubs call it a method
+            sentinel = notes["instep.evaluated"] = Sentinel()
             mode.graphs.append(weakref.ref(sentinel))
 
     def _note_stretch(self, call: Call) -> None:
