@@ -6,6 +6,8 @@ from typing import Any
 from doctor.grammar import Script
 from instep.doctor.finding import COMMON
 
+MISSED = "is not named"
+
 
 def complaints(script: Script, path: Path, watched: dict[str, Any], plain: dict[str, Any]) -> list[str]:
     """What is wrong with the two runs of a script."""
@@ -23,7 +25,7 @@ def complaints(script: Script, path: Path, watched: dict[str, Any], plain: dict[
 def about_findings(script: Script, path: Path, findings: list[dict[str, Any]]) -> list[str]:
     """What is missing, elsewhere, or false."""
     named = [finding for finding in findings if finding["id"] in script.ids]
-    wrong = [f"{' or '.join(sorted(script.ids))} is not named"] if script.ids and not named else []
+    wrong = [f"{' or '.join(sorted(script.ids))} {MISSED}"] if script.ids and not named else []
     for finding in named:
         places = [finding["where"], *finding["places"]]
         if not any(_is_marked(place or "", script, path) for place in places):

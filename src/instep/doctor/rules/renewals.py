@@ -7,6 +7,7 @@ from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.rates import Rates
 from instep.doctor.watch.renewals import Renewals, Term
+from instep.doctor.watch.schedulers import Schedulers
 
 
 @rule("optimizer-recreated")
@@ -54,9 +55,12 @@ def _by_step(terms: list[Term]) -> bool:
 def lr_overwritten_by_load(trace: Trace) -> Iterator[Finding]:
     """A step with a loaded lr that is not the one the optimizer was made with, nor a scheduled descendant of it."""
     written = trace.part(Rates).written
+    # What it has cut by then stands in the rate alone: a resumed one goes on there.
+    plateaus = {each.optimizer for each in trace.part(Schedulers).all if each.name == "ReduceLROnPlateau"}
     for load in trace.part(Renewals).loads:
         if (
             not load.used
+            or load.optimizer in plateaus
             or load.used != load.loaded
             or len(load.made) != len(load.loaded)
             or not written.get(load.optimizer, True)
