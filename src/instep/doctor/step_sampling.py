@@ -24,10 +24,9 @@ EVERY = 512  # steps from one burst to the next
 LARGE = 1e8
 COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
-SHARE = (
-    0.03  # of the steps that may be watched because a pass began or ended, or a mode changed: once an epoch, and epochs are short
-)
-NEW = 0.1  # the same where a new phase begins: an optimizer that is made or loaded
+SHARE = 0.05  # of the steps that may be watched because something rare woke it
+# A new phase, as fine-tuning after pretraining, may be wrong where the first was right: so many steps of so many phases.
+PHASE, PHASES = 64, 8
 
 
 class StepSampling:
@@ -37,6 +36,7 @@ class StepSampling:
         self._trace, self._hub = trace, hub
         self._until = FIRST
         self._watched = 0
+        self._phases = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
         self._multiplications = 0  # in the steps that are counted
@@ -79,8 +79,7 @@ class StepSampling:
         self._stir()
 
     def on_optimizer(self, *_: Any) -> None:
-        """A new phase begins."""
-        self._stir(NEW)
+        self._begin_phase()
 
     def on_compiles(self) -> None:
         """Awake, all hooks are on, and stay."""
@@ -88,7 +87,7 @@ class StepSampling:
             self._wake()
 
     def after_optimizer_load(self, _: Called) -> None:
-        self._stir(NEW)
+        self._begin_phase()
 
     def after_mode(self, called: Called) -> None:
         """People call train() in every step; only a change is rare."""
@@ -99,8 +98,21 @@ class StepSampling:
             self._modes[key] = mode
             self._stir()
 
-    def _stir(self, share: float = SHARE) -> None:
-        if self._hub.resting and self._watched < FIRST + share * self._trace.steps:
+    def _begin_phase(self) -> None:
+        """An optimizer is made or loaded. Steps of the first phases are watched beside the share of the others."""
+        if self._phases == PHASES:
+            self._stir()
+            return
+        self._phases += 1
+        begin, end = self._trace.steps if self._hub.resting else self._until, self._trace.steps + PHASE
+        if self._hub.resting:
+            self._wake()
+        if end > begin:
+            self._watched -= end - begin
+            self._until = end
+
+    def _stir(self) -> None:
+        if self._hub.resting and self._watched < FIRST + SHARE * self._trace.steps:
             self._wake()
 
     def _wake(self) -> None:
