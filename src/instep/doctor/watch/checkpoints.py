@@ -100,6 +100,7 @@ class CheckpointWatch:
         self._loaded: dict[int, tuple[int, int]] = {}  # when a module was loaded last: step, time
         self._taken: deque[_Taken] = deque(maxlen=64)
         self._first: dict[tuple[int, str | None], int] = {}  # the step at which a module's state was first taken at a line
+        self._last: dict[int, _Taken] = {}  # of a module, by its parameters: also where only what was made of it is kept
 
     def after_state_taken(self, called: Called) -> None:
         state = called.result
@@ -114,6 +115,9 @@ class CheckpointWatch:
                 self._taken.append(taken)
                 if len(self._first) < LIMIT:
                     self._first.setdefault((taken.module, taken.site), taken.step)
+                if len(self._last) < LIMIT or taken.module in self._last:
+                    live = list(called.args[0].parameters())
+                    self._last[taken.module] = _Taken(taken.module, live, taken.site, taken.step, taken.time)
 
     def before_state_loaded(self, called: Called) -> None:
         module, state = called.args[0], called.argument(1, "state_dict")
@@ -136,6 +140,9 @@ class CheckpointWatch:
         """The model is given its own tensors, into which somebody may have written on purpose (soft updates), or training did."""
         if taken is None or not taken.changed():
             load.own_weights += 1
+        if taken is None:  # a dictionary of views, as {name: value.detach() for …} makes it
+            last = self._last.get(id(module))
+            taken = last if last is not None and last.changed() else None
         if taken is None or not any(self._is_optimized(tensor) for tensor in module.parameters()):
             return
         began = self._first.get((taken.module, taken.site), taken.step)
