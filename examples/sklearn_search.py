@@ -1,6 +1,6 @@
 """A PyTorch model in scikit-learn: cross-validation, and a grid search over its width and its learning rate.
 
-Needs scikit-learn: pip install "instep[sklearn]"
+Needs scikit-learn: pip install ".[sklearn]"
 """
 
 from sklearn.model_selection import GridSearchCV, cross_val_score

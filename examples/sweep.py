@@ -2,7 +2,7 @@
 
 Each trial is a run in runs/sweep-sweep; Hyperband stops those that are behind, and they go on where they stopped once later ones
 show that they were not. Stop it with Ctrl-C, or kill it, and start it again: it goes on. Needs Optuna:
-pip install "instep[sweep]"
+pip install ".[sweep]"
 
     python examples/sweep.py [--trials 20] [--epochs 9] [--jobs 2]
     instep sweep examples/sweep.py lr=log:1e-4..1e-1 width=16,32,64 dropout=0..0.5 --pruner hyperband

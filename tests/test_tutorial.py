@@ -44,7 +44,7 @@ def test_each_step_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytes
     assert len(ends) == 6  # the start, and five steps
     assert ends[0].startswith("weights: ['")
     assert not any(differs(end, ends[0]) for end in ends)
-    assert (tmp_path / "runs" / "digits" / "run.json").exists()
+    assert (tmp_path / "runs" / "tutorial" / "run.json").exists()
     assert run(program) == said  # a finished run is read, not trained again
 
 
