@@ -11,7 +11,7 @@ import pytest
 from instep.cli import main
 
 PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
-BLOCK = re.compile(r"^```(?:python file (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?:python file (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_a_table_goes_from_csv_to_prediction(
@@ -23,7 +23,7 @@ def test_a_table_goes_from_csv_to_prediction(
     said = {}
     for name, block in BLOCK.findall(section):
         if name:
-            (tmp_path / name).write_text(block, encoding="utf-8")
+            (tmp_path / f"{name}.py").write_text(block, encoding="utf-8")
         else:
             for line in block.splitlines():
                 run(line)
