@@ -104,7 +104,7 @@ class FolderEntry:
         self.checkpoint = checkpoint
         self._run = run
         self._moved |= set(() if before is None else before.get("moved") or ())
-        folder.note(moved=sorted(self._moved))
+        folder.note(moved=sorted(self._moved), resumed=_resumptions(before, checkpoint))
         if before is not None and checkpoint is not None and before.get("paused_at") == checkpoint.step:
             run.saver.paused_at = checkpoint.step
             folder.note(paused_at=checkpoint.step)  # for a process after a kill
@@ -142,6 +142,11 @@ def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> C
         longer_is_fine=longer_is_fine,
         done=0 if run.state.cycles is not None else checkpoints_in(run.folder)[-1],
     )
+
+
+def _resumptions(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None) -> list[int]:
+    """The steps from which this run was resumed, this time too; a run that begins again was not."""
+    return [] if before is None or checkpoint is None else [*(before.get("resumed") or ()), checkpoint.step]
 
 
 def _say_found(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None, skipped: list[Skipped]) -> list[str]:
