@@ -118,7 +118,7 @@ def test_a_folder_says_from_which_steps_it_was_resumed(tmp_path: Path) -> None:
     run = read_run(folder)
     assert run.resumed == [7, 8]
     assert document([run])["runs"][0]["resumed"] == [7, 8]
-    assert ["resumed 2 times"] == [more for what, _, more in document([run])["runs"][0]["numbers"] if what == "time"]
+    assert [more for what, _, more in document([run])["runs"][0]["numbers"] if what == "time"] == ["resumed 2 times"]
     clocks = [row["clock"]["seconds"] for row in run.history.rows]
     assert clocks == sorted(clocks)
     assert seconds_trained(run.history.rows) == clocks[-1]
