@@ -132,3 +132,20 @@ def test_the_clock_goes_on_after_rows_that_have_none() -> None:
     assert any("clock" not in row for row in trainer.history.rows)
     seconds = [row["clock"]["seconds"] for row in trainer.history.rows if "clock" in row]
     assert seconds == sorted(seconds)
+
+
+def test_a_resume_after_a_kill_says_how_far_the_run_had_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = make(tmp_path / "run", log_every=1)
+    loop = trainer.updates()
+    for _ in range(9):
+        next(loop)
+    writer = trainer.run.saver._writer
+    assert isinstance(writer, Writer)
+    writer.wait()
+    shutil.copytree(tmp_path / "run", tmp_path / "killed")  # what a kill would leave at this moment
+    loop.close()
+    make(tmp_path / "killed", log_every=1, progress=True).fit()
+    said = "note: going on from step 5, the last checkpoint on the disk: the run was killed after step 9"
+    assert said in " ".join(capsys.readouterr().err.split())
+    make(tmp_path / "run", log_every=1, progress=True).fit()
+    assert "note: going on from step 9\n" in capsys.readouterr().err
