@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
+from instep.report.run_status import why_stopped
 from instep.report.shortened import shorten
 from instep.run.history import NO_COLUMNS, History
 from instep.run.run_files import CheckpointEntry, RecordedRun, find_checkpoints, read_run, section
@@ -98,20 +99,12 @@ def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
-    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + _why(run)
+    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + (f": {why}" if (why := why_stopped(run)) else "")
 
 
 def _goes_on(run: RecordedRun, kept: list[CheckpointEntry]) -> str:
     start = checkpoints.next_start(run, kept)
     return "" if start is None else f"; a resume goes on from step {start:,}, the last checkpoint on the disk"
-
-
-def _why(run: RecordedRun) -> str:
-    """Why a run stopped before its end: only patience does that."""
-    patience = section(run.description, "settings").get("patience")
-    if run.state != "stopped" or not isinstance(patience, int):
-        return ""
-    return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
 def _curves(run: RecordedRun, width: int, paint: Paint) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from instep.drawing.thinning import thinned
 from instep.report.page.comparison import comparison
 from instep.report.page.facts import as_text, command, facts_of, parameter_count
+from instep.report.run_status import why_stopped
 from instep.run.history import NO_COLUMNS, History, Row
 from instep.run.history.curves import Curve, curves_of, seconds_trained
 from instep.run.observed import read_findings, read_range_tests
@@ -82,7 +83,7 @@ def _numbers(run: RecordedRun) -> list[list[str]]:
     history, said = run.history, run.description
     best, last, test = history.best, history.last, history.test
     end = f"of {run.end:,}" if run.end else ""
-    rows = [["state", run.state, ""]]
+    rows = [["state", run.state, why_stopped(run)]]
     if best is not None:
         rows.append([f"best {history.monitor}", number(best[history.monitor]), f"at step {best['step']:,}"])
     if last is not None and last is not best:
