@@ -306,5 +306,5 @@ def test_advice_about_the_form_of_a_target_is_for_frames_too() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     data = source(frame(k=np.zeros(24)).drop(columns="c"), target="k")
     trainer = Trainer(model, loss=F.cross_entropy, optimizer=optimizer, train=data, epochs=1, progress=False)
-    with pytest.raises(ObjectiveError, match=r'with a frame frame\["…"\]\.astype\("int64"\)'):
+    with pytest.raises(ObjectiveError, match=r'or where the target is a column of a table, table\["…"\]\.astype\("int64"\)'):
         trainer.fit()

@@ -321,9 +321,29 @@ def test_a_build_that_returns_no_trainer(instep: Instep, returned: str, words: s
 def test_a_file_with_a_typing_error_shows_the_line(instep: Instep) -> None:
     said = instep("train", written("def build(:\n"))
     assert said.code == 2
-    assert said.err.splitlines()[-2:] == ["SyntaxError: invalid syntax", "instep: my.py cannot be loaded: SyntaxError."]
+    assert said.err.splitlines()[-2:] == [
+        "SyntaxError: invalid syntax",
+        "instep: my.py cannot be loaded: SyntaxError: invalid syntax.",
+    ]
     assert 'my.py", line 1' in said.err
     assert "importlib" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "from instep.errors import DescriptionError; raise DescriptionError('batch_size=0 is no size.')",
+            "batch_size=0 is no size.",
+        ),
+        ("import torch; torch.ones(2) @ torch.ones(3)", "RuntimeError: .*size.*"),
+        ("raise KeyError", "KeyError."),
+    ],
+)
+def test_a_file_that_raises_says_why_in_its_last_line(instep: Instep, line: str, words: str) -> None:
+    said = instep("train", written(f"{line}\n"))
+    assert said.code == 2
+    assert re.fullmatch(f"instep: my.py cannot be loaded: {words}", said.err.splitlines()[-1])
 
 
 def test_a_model_that_raises_fails_the_run(instep: Instep) -> None:

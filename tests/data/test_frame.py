@@ -62,6 +62,11 @@ def test_features_in_one_matrix_and_the_target_beside_it() -> None:
         (Frame(a=["x"], b=[1]), "b", r"column 'a' of train holds <U1, no numbers; encode it \(pandas\.get_dummies\) or drop it"),
         (Frame(a=[1], b=["x"]), "b", "target 'b' of train holds <U1, no numbers; for classes make it categorical"),
         (Frame(a=[1, np.nan], b=[1, 2]), "b", r"column 'a' of train has no value in row 1; fill it \(frame\.fillna\)"),
+        (
+            Frame(a=[1, np.nan], b=[1, 2], c=[np.nan, np.nan]),
+            "b",
+            r"columns of train have no value in some rows: 'a' \(first in row 1\), 'c' \(first in row 0\); fill them",
+        ),
         (Frame(a=[1, 2], b=[np.nan, 2]), "b", "column 'b' of train has no value in row 0"),
     ],
 )

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import told
+from instep.report import runs
 from instep.report.checkpoints import lines
 from instep.report.show import render
 from instep.run.history import History
@@ -60,3 +61,21 @@ def test_a_run_without_any_is_shown_without_them(tmp_path: Path) -> None:
     shelf(run, {36: 10}, best="")
     shown = "\n\ncheckpoint  valid/accuracy  size  age\n        36               -  10 B  2 h  latest"
     assert render(run, now_s=NOW_S).endswith(shown)
+
+
+def test_a_run_that_was_killed_says_what_is_on_the_disk(tmp_path: Path) -> None:
+    run = told.run_folder(tmp_path / "run", epochs=3, state="running")
+    shelf(run, {120: 10, 130: 10}, best="step-00000120")
+    text = render(run, width=200, now_s=NOW_S)
+    where = "a resume goes on from step 130, the last checkpoint on the disk"
+    assert f"state     unfinished at step 360 of 1,200; {where}\n" in text
+    best = "best: valid/accuracy 0.5900 at step 360, which has no checkpoint; the best that has one is at step 120"
+    assert f"\n\n{best}\n\ncheckpoint" in text
+    assert " unfinished (resumes at 130)   360 " in runs.render(tmp_path)
+
+
+def test_ranks_are_of_what_is_on_the_disk(tmp_path: Path) -> None:
+    run = told.run_folder(tmp_path / "run", epochs=5)
+    shelf(run, {120: 10, 240: 10, 480: 10}, best="step-00000480")  # the best evaluation, at 600, has none
+    marks = [line.split("2 h")[-1].strip() for line in render(run, now_s=NOW_S).splitlines()[-3:]]
+    assert marks == ["3rd best", "2nd best", "best, latest"]

@@ -7,7 +7,9 @@ import pytest
 
 import told
 from instep.errors import DescriptionError
+from instep.report.page.document import document
 from instep.report.show import render
+from instep.run.run_files import read_run
 
 
 def parts(text: str) -> list[list[str]]:
@@ -115,3 +117,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         render(tmp_path / "nowhere")
     with pytest.raises(DescriptionError, match=r"is not a run: it has neither run\.json nor history\.jsonl"):
         render(tmp_path)
+
+
+def test_a_run_that_stopped_says_why_here_and_in_the_report(tmp_path: Path) -> None:
+    run = told.run_folder(tmp_path / "run", state="stopped", settings={"patience": 2})
+    why = "valid/accuracy has not improved for 2 evaluations"
+    assert f"state     stopped at step 360 of 1,200: {why}\n" in render(run, width=200)
+    assert document([read_run(run)])["runs"][0]["numbers"][0] == ["state", "stopped", why]

@@ -19,7 +19,7 @@ def end(**changes: object) -> Ending:
 
 
 def test_it_says_all_that_one_wants_to_know() -> None:
-    assert render(History(ROWS), end()).splitlines() == [
+    assert render(History(ROWS), end(classifies=True)).splitlines() == [
         "finished: 2 epochs, 240 updates in 1:15",
         "",
         "  trained  MLP",
@@ -64,3 +64,9 @@ def test_colours_do_not_change_the_words() -> None:
     text = render(History(ROWS), end(), paint=coloured)
     assert "\x1b[1;32mfinished: 2 epochs" in text
     assert "\x1b[36minstep report runs/a\x1b[0m" in text
+
+
+def test_only_a_classifier_has_numbers_of_each_class() -> None:
+    text = render(History(ROWS), end())
+    assert "instep evaluate runs/a  the numbers of its best weights\n" in text
+    assert "class" not in text

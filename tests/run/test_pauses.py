@@ -13,12 +13,15 @@ import tiny
 from instep import Trainer
 from instep.checkpoint.writer import Writer
 from instep.errors import Interrupted
+from instep.report.page.document import document
+from instep.run.history.curves import seconds_trained
+from instep.run.run_files import read_run
 from tiny import TASKS
 
 X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
 
 
-def make(folder: Path, **changes: Any) -> Trainer:
+def make(folder: Path | None, **changes: Any) -> Trainer:
     model = tiny.net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     usual: dict[str, Any] = {"optimizer": optimizer, "train": (X, Y), "batch_size": 4, "keep": None, "checkpoint_every": 5}
@@ -102,3 +105,47 @@ def test_the_best_stays_where_the_run_paused_at_it(tmp_path: Path) -> None:
     stop_at(make(tmp_path / "run", **options), 7)
     make(tmp_path / "run", **options).fit()
     assert names(tmp_path / "run") == names(tmp_path / "whole")
+
+
+def test_a_folder_says_from_which_steps_it_was_resumed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stop_at(make(folder), 7)
+    assert read_run(folder).resumed == []
+    stop_at(make(folder), 8)
+    assert read_run(folder).resumed == [7]
+    make(folder).fit()
+    make(folder).fit()  # nothing is left to train, so nothing is resumed
+    run = read_run(folder)
+    assert run.resumed == [7, 8]
+    assert document([run])["runs"][0]["resumed"] == [7, 8]
+    assert [more for what, _, more in document([run])["runs"][0]["numbers"] if what == "time"] == ["resumed 2 times"]
+    clocks = [row["clock"]["seconds"] for row in run.history.rows]
+    assert clocks == sorted(clocks)
+    assert seconds_trained(run.history.rows) == clocks[-1]
+
+
+def test_the_clock_goes_on_after_rows_that_have_none() -> None:
+    trainer = make(None, log_every=1)
+    stop_at(trainer, 7)
+    trainer.run.logbook.cycle({"cycle": 1}, 7, 0)
+    trainer.fit()
+    assert any("clock" not in row for row in trainer.history.rows)
+    seconds = [row["clock"]["seconds"] for row in trainer.history.rows if "clock" in row]
+    assert seconds == sorted(seconds)
+
+
+def test_a_resume_after_a_kill_says_how_far_the_run_had_come(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = make(tmp_path / "run", log_every=1)
+    loop = trainer.updates()
+    for _ in range(9):
+        next(loop)
+    writer = trainer.run.saver._writer
+    assert isinstance(writer, Writer)
+    writer.wait()
+    shutil.copytree(tmp_path / "run", tmp_path / "killed")  # what a kill would leave at this moment
+    loop.close()
+    make(tmp_path / "killed", log_every=1, progress=True).fit()
+    said = "note: going on from step 5, the last checkpoint on the disk: the run was killed after step 9"
+    assert said in " ".join(capsys.readouterr().err.split())
+    make(tmp_path / "run", log_every=1, progress=True).fit()
+    assert "note: going on from step 9\n" in capsys.readouterr().err

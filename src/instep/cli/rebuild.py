@@ -58,6 +58,13 @@ def rebuild(path: Path, which: str | None, file: str | None, weights: Kind | Non
     trainer.run.set_progress(False)
     trainer.load(step, weights=weights)
     _note_other_data(run, trainer)
+    best = run.history.best
+    if which in (None, "best") and best is not None and best["step"] not in steps(path / CHECKPOINTS):
+        say(
+            f"the best evaluation was at step {best['step']:,}, which has no checkpoint; step {step:,} is used",
+            YELLOW,
+            who="note",
+        )
     return RebuiltRun(run, trainer, step, trainer.run.weights(weights))
 
 

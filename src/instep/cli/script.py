@@ -4,6 +4,7 @@ import difflib
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -110,8 +111,15 @@ def _load_module(path: Path) -> ModuleType:
         ) from None
     except Exception as error:
         del sys.modules[name]
-        raise WrongUse(f"{path} cannot be loaded: {type(error).__name__}.") from error
+        raise WrongUse(f"{path} cannot be loaded: {_last_line(error)}") from error
     return module
+
+
+def _last_line(error: Exception) -> str:
+    """What went wrong, as the last line of its traceback has it; of an error of ours its words alone."""
+    said = str(error) if isinstance(error, InstepError) else "".join(traceback.format_exception_only(error)).strip()
+    last = (said or type(error).__name__).splitlines()[-1]
+    return last if last.endswith(".") else f"{last}."
 
 
 def _free_name(name: str) -> str:

@@ -263,7 +263,8 @@ def _ending(trainer: Trainer, plan: Plan, history: History, *, shows_progress: b
     assert trainer.folder is not None
     width, paint = min(terminal_width(sys.stdout) or 80, PROSE), paint_for(sys.stdout)
     is_old = trainer.resumed_from == trainer.step
-    end = Ending(plan, trainer.folder, trainer.run.state.why_stopped, 0 if is_old else trainer.resumed_from or 0)
+    resumed_from = 0 if is_old else trainer.resumed_from or 0
+    end = Ending(plan, trainer.folder, trainer.run.state.why_stopped, resumed_from, classifies=trainer.run.classifies)
     said = summary.render(history, end, width=width, paint=paint)
     if not is_old:
         return f"\n{said}"

@@ -143,8 +143,8 @@ def _label_types(name: str, target: Tensor) -> str | None:
             f"{name} takes labels, whole numbers, and the target holds {value:.4g} ({target.dtype}); for a regression use "
             "mse_loss, with a model of one output a sample."
         )
-    frame = 'with a frame frame["…"].astype("int64")'
-    return f"{name} takes labels as int64, and the target is {target.dtype}; use y.long(), {frame}."
+    frame = 'where the target is a column of a table, table["…"].astype("int64")'
+    return f"{name} takes labels as int64, and the target is {target.dtype}; use y.long(), or {frame}."
 
 
 def _label_range(name: str, output: Tensor, target: Tensor, ignore_index: int | None) -> ObjectiveError | None:

@@ -1,7 +1,7 @@
 """The checkpoints of a run as a table."""
 
 from instep.run.history import History
-from instep.run.run_files import CheckpointEntry
+from instep.run.run_files import CheckpointEntry, RecordedRun
 from instep.text import Paint, age, clean, columns, number, plain, size
 
 LAST = 20  # of many are shown
@@ -12,7 +12,7 @@ def lines(entries: list[CheckpointEntry], history: History, now_s: float, *, pai
     if not entries:
         return []
     values = {row["step"]: row.get(history.monitor) for row in history.evaluations}
-    ranks = {row["step"]: rank for rank, row in enumerate(history.best_rows(len(entries)), start=1)}
+    ranks = _ranks(entries, history)
     rows = [
         (
             f"{one.step:,}",
@@ -27,6 +27,34 @@ def lines(entries: list[CheckpointEntry], history: History, now_s: float, *, pai
     head = ("checkpoint", *([clean(history.monitor)] if values else []), "size", "age", "")
     said = [] if len(shown) == len(rows) else [f"the last {LAST} of {len(rows):,} checkpoints, and the best ones"]
     return [*said, *columns(head, shown, left=("",), paint=paint, styles={"": lambda text: "green" if "best" in text else ""})]
+
+
+def best_line(entries: list[CheckpointEntry], history: History) -> str:
+    """The best evaluation, and which weights are the best on the disk where its own are not; "" where nothing was evaluated."""
+    best = history.best
+    if best is None:
+        return ""
+    said = f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"
+    if not entries or any(one.step == best["step"] for one in entries):
+        return said
+    kept = next((f"; the best that has one is at step {one.step:,}" for one in entries if one.is_best), "")
+    return f"{said}, which has no checkpoint{kept}"
+
+
+def next_start(run: RecordedRun, entries: list[CheckpointEntry]) -> int | None:
+    """The step from which a run goes on that has come further than its last checkpoint; None for any other."""
+    if run.state not in ("unfinished", "interrupted", "failed") or not entries or run.step is None:
+        return None
+    return entries[-1].step if entries[-1].step < run.step else None
+
+
+def _ranks(entries: list[CheckpointEntry], history: History) -> dict[int, int]:
+    """The checkpoints on the disk by their evaluations: the one that is marked as the best is 1, the others follow."""
+    marked = [one.step for one in entries if one.is_best]
+    there = {one.step for one in entries}.difference(marked)
+    evaluated = (row["step"] for row in history.best_rows(len(history.evaluations)))
+    ordered = dict.fromkeys([*marked, *(step for step in evaluated if step in there)])
+    return {step: rank for rank, step in enumerate(ordered, start=1)}
 
 
 def _rank(one: CheckpointEntry, rank: int | None) -> str:

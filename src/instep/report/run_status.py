@@ -12,6 +12,7 @@ from instep.text import duration, many, number, plural, rate
 
 if TYPE_CHECKING:
     from instep.records import Evaluation, Logged, Plan
+    from instep.run.run_files import RecordedRun
 
 
 @dataclass(slots=True)
@@ -108,6 +109,15 @@ class RunStatus:
 
     def _place(self, evaluation: Evaluation) -> str:
         return place_of(evaluation.step, evaluation.epoch, self.plan.steps_per_epoch)
+
+
+def why_stopped(run: RecordedRun) -> str:
+    """Why a run stopped before its end, which only patience does; "" for any other."""
+    settings = run.description.get("settings")
+    patience = settings.get("patience") if isinstance(settings, dict) else None
+    if run.state != "stopped" or not isinstance(patience, int):
+        return ""
+    return f"{run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
 
 
 def epoch_number(step: int, epoch: int, steps_per_epoch: int) -> int:

@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 from instep.errors import DescriptionError
-from instep.run.run_files import RecordedRun, find_runs, read_ends, read_run
+from instep.report.checkpoints import next_start
+from instep.run.run_files import RecordedRun, find_checkpoints, find_runs, read_ends, read_run
 from instep.text import Paint, age, clean, columns, fold, number, plain, size
 
 HEAD = ("run", "state", "step", "of", "best", "age", "size")
@@ -31,13 +32,21 @@ def _row(run: RecordedRun, folder: Path, now_s: float) -> tuple[str, ...]:
     best, total = run.history.best, run.end
     return (
         _name(run, folder),
-        "stopped (patience)" if run.state == "stopped" else run.state,  # nothing else stops a run before its end
+        _state(run),
         "" if run.step is None else f"{run.step:,}",
         "" if total is None else f"{total:,}",
         "" if best is None else f"{clean(run.history.monitor)} {number(best[run.history.monitor])}",
         age(now_s - run.created_s),
         size(run.size_bytes),
     )
+
+
+def _state(run: RecordedRun) -> str:
+    """With the step from which a run goes on that has come further than its last checkpoint."""
+    if run.state == "stopped":
+        return "stopped (patience)"  # nothing else stops a run before its end
+    start = next_start(run, find_checkpoints(run.path))
+    return run.state if start is None else f"{run.state} (resumes at {start:,})"
 
 
 def _problems(found: list[RecordedRun], folder: Path, width: int | None) -> list[str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from instep.report import checkpoints
+from instep.report.run_status import why_stopped
 from instep.report.shortened import shorten
 from instep.run.history import NO_COLUMNS, History
-from instep.run.run_files import RecordedRun, find_checkpoints, read_run, section
+from instep.run.run_files import CheckpointEntry, RecordedRun, find_checkpoints, read_run, section
 from instep.text import (
     GAP,
     PROSE,
@@ -46,14 +47,15 @@ def render(
     """
     run = read_run(Path(path))
     now_s = time.time() if now_s is None else now_s
+    kept = find_checkpoints(run.path)
     parts = [
         [*_heading(run, width, paint), *_notes(run.problems, width, paint)],
-        labelled(_description(run, now_s), width=min(width, PROSE), paint=paint),
+        labelled(_description(run, kept, now_s), width=min(width, PROSE), paint=paint),
         _curves(run, min(width, PROSE), paint),
-        _evaluations(run, table_width, paint),
+        [*_evaluations(run, table_width, paint), *_best(run.history, kept, width)],
         _test(run.history, width),
         _cycles(run.history, width, paint),
-        checkpoints.lines(find_checkpoints(run.path), run.history, now_s, paint=paint),
+        checkpoints.lines(kept, run.history, now_s, paint=paint),
     ]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -68,11 +70,11 @@ def _notes(problems: Sequence[str], width: int, paint: Paint) -> list[str]:
     return [paint(line, "yellow") for one in problems for line in wrapped(f"note: {clean(one)}", min(width, PROSE))]
 
 
-def _description(run: RecordedRun, now_s: float) -> list[tuple[str, str]]:
+def _description(run: RecordedRun, kept: list[CheckpointEntry], now_s: float) -> list[tuple[str, str]]:
     said = run.description
     epochs = run.total("epochs")
     rows = [
-        ("state", f"{run.state}{_how_far(run)}"),
+        ("state", f"{run.state}{_how_far(run)}{_goes_on(run, kept)}"),
         ("created", f"{datetime.fromtimestamp(run.created_s):%Y-%m-%d %H:%M}, {age(now_s - run.created_s)} ago"),
         ("size", size(run.size_bytes)),
         ("epochs", f"{epochs:,}{' a cycle' if run.history.cycles else ''}" if epochs else ""),
@@ -97,15 +99,12 @@ def _how_far(run: RecordedRun) -> str:
     total = run.end
     if run.step is None:
         return ""
-    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + _why(run)
+    return f" at step {run.step:,}" + (f" of {total:,}" if total else "") + (f": {why}" if (why := why_stopped(run)) else "")
 
 
-def _why(run: RecordedRun) -> str:
-    """Why a run stopped before its end: only patience does that."""
-    patience = section(run.description, "settings").get("patience")
-    if run.state != "stopped" or not isinstance(patience, int):
-        return ""
-    return f": {run.history.monitor} has not improved for {plural(patience, 'evaluation')}"
+def _goes_on(run: RecordedRun, kept: list[CheckpointEntry]) -> str:
+    start = checkpoints.next_start(run, kept)
+    return "" if start is None else f"; a resume goes on from step {start:,}, the last checkpoint on the disk"
 
 
 def _curves(run: RecordedRun, width: int, paint: Paint) -> list[str]:
@@ -152,9 +151,12 @@ def _evaluations(run: RecordedRun, width: int | None, paint: Paint) -> list[str]
         lines.insert(0, f"the last {len(shown)} of {every} evaluations")
     if left:
         lines.append(f"… {left:,} more columns in the history")
-    if best is not None:
-        lines += ["", f"best: {clean(history.monitor)} {number(best[history.monitor])} at step {best['step']:,}"]
     return lines
+
+
+def _best(history: History, kept: list[CheckpointEntry], width: int) -> list[str]:
+    said = checkpoints.best_line(kept, history)
+    return ["", *wrapped(said, min(width, PROSE))] if said else []
 
 
 def _test(history: History, width: int) -> list[str]:

@@ -14,7 +14,7 @@ from instep.text import GAP, Paint, clean, duration, labelled, number, plain, pl
 PLACES = ("step", "epoch", "lr", "momentum", "clipped", "skipped")
 MOST = 6  # numbers of one row
 NEXT = {
-    "evaluate": "the numbers of each class",
+    "evaluate": "the numbers of its best weights",
     "show": "its curves and checkpoints here",
     "report": "all of it as a page for the browser",
 }
@@ -28,6 +28,7 @@ class Ending:
     folder: Path
     why: str = ""  # it stopped before its last step
     resumed_from: int = 0
+    classifies: bool = False  # as its loss says; False where nobody knows
 
 
 def render(history: History, end: Ending, *, width: int = 80, paint: Paint = plain) -> str:
@@ -36,7 +37,7 @@ def render(history: History, end: Ending, *, width: int = 80, paint: Paint = pla
         return f"{end.folder}: nothing was trained"
     head = [paint(line, "bold" if end.why else "bold green") for line in wrapped(_head(history, end), width)]
     rows = [GAP + line for line in labelled(_rows(history, end), width=width - len(GAP), paint=paint)]
-    return "\n".join([*head, "", *rows, "", *_next(history, end.folder, width, paint)])
+    return "\n".join([*head, "", *rows, "", *_next(history, end, width, paint)])
 
 
 def _head(history: History, end: Ending) -> str:
@@ -85,10 +86,11 @@ def _listed(row: Mapping[str, Any]) -> str:
     return ", ".join([*said, *([f"… {more:,} more in the history"] if more else [])])
 
 
-def _next(history: History, folder: Path, width: int, paint: Paint) -> list[str]:
+def _next(history: History, end: Ending, width: int, paint: Paint) -> list[str]:
     """Commands to type, the last of them for the report; what each does beside it where there is room."""
-    run = shlex.quote(str(folder))
-    commands = {f"instep {name} {run}": does for name, does in NEXT.items() if name != "evaluate" or history.evaluations}
+    run = shlex.quote(str(end.folder))
+    told = NEXT | ({"evaluate": "the numbers of each class"} if end.classifies else {})
+    commands = {f"instep {name} {run}": does for name, does in told.items() if name != "evaluate" or history.evaluations}
     widest = max(map(len, commands)) + len(GAP)
     fits = len(GAP) + widest + max(map(len, commands.values())) <= width
     return [

@@ -33,6 +33,7 @@ from instep.run.fingerprint import Known, fingerprint
 from instep.run.git_commit import git_commit
 from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
+from instep.run.random_modules import drawing_kinds, has_own_statistics
 from instep.schedules import Schedule, sparkline
 from instep.text import listed, plural
 
@@ -89,7 +90,7 @@ def plan_of(description: Description) -> Plan:
         ("model", _model_line(description.model)),
         ("memory", _memory_line(description.model, description.optimizers.values())),
         ("device", f"{description.placed.device} ({description.placed.reason})"),
-        *([("processes", f"{description.processes}, the same training as on one")] if description.processes > 1 else []),
+        *([("processes", _processes_line(description))] if description.processes > 1 else []),
         ("train", _samples_line(description.train)),
         *((name, f"{_samples_line(source)}{_untransformed(description, name)}") for name, source in description.valid.items()),
         *((name, f"{_samples_line(source)}, evaluated once at the end") for name, source in description.test.items()),
@@ -389,6 +390,17 @@ def _batch_line(description: Description) -> str:
     if len(description.pieces) > 1:
         line += f" in {len(description.pieces)} micro-batches of {_sizes(description.pieces)}"
     return line + (f"; the last of an epoch has {last}" if last != batch else "")
+
+
+def _processes_line(description: Description) -> str:
+    """What training on several processes leaves as it is on one, and what it does not."""
+    drawing = listed(drawing_kinds(description.model), most=3)
+    other = [
+        f"what {drawing} draws, which each process does for its own part of a batch" if drawing else "",
+        "the statistics of BatchNorm, which each process takes of its own part" if has_own_statistics(description.model) else "",
+    ]
+    but = ", and for ".join(filter(None, other))
+    return f"{description.processes}, the same training as on one{f' but for {but}' if but else ''}"
 
 
 def _schedule_line(schedule: Any, total_steps: int) -> str:

@@ -12,6 +12,7 @@ from instep.checkpoint import Checkpoint, Skipped, read_newest, steps
 from instep.errors import FolderError
 from instep.run.changes import COMPARED, Compared, ignores_length, require_same
 from instep.run.folder import RunFolder
+from instep.run.history import HistoryFile
 
 if TYPE_CHECKING:
     from instep.run.run import Run
@@ -104,12 +105,12 @@ class FolderEntry:
         self.checkpoint = checkpoint
         self._run = run
         self._moved |= set(() if before is None else before.get("moved") or ())
-        folder.note(moved=sorted(self._moved))
+        folder.note(moved=sorted(self._moved), resumed=_resumptions(before, checkpoint))
         if before is not None and checkpoint is not None and before.get("paused_at") == checkpoint.step:
             run.saver.paused_at = checkpoint.step
             folder.note(paused_at=checkpoint.step)  # for a process after a kill
         return Found(
-            notices=(*compared.notices, *_say_found(before, checkpoint, skipped)),
+            notices=(*compared.notices, *_say_found(folder, before, checkpoint, skipped)),
             step=None if checkpoint is None else checkpoint.step,
             is_saved=not skipped,
             has_changed=compared.is_changed,
@@ -144,12 +145,30 @@ def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> C
     )
 
 
-def _say_found(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None, skipped: list[Skipped]) -> list[str]:
+def _resumptions(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None) -> list[int]:
+    """The steps from which this run was resumed, this time too; a run that begins again was not."""
+    return [] if before is None or checkpoint is None else [*(before.get("resumed") or ()), checkpoint.step]
+
+
+def _say_found(
+    folder: RunFolder, before: Mapping[str, Any] | None, checkpoint: Checkpoint | None, skipped: list[Skipped]
+) -> list[str]:
     if before is None:
         return []
     if checkpoint is None:
         return ["the run in the folder has no checkpoint yet: it begins again"]
-    return [*(f"{one.reason} The one before it is used." for one in skipped), f"going on from step {checkpoint.step}"]
+    killed_at = _killed_at(folder, before)
+    why = f", the last checkpoint on the disk: the run was killed after step {killed_at:,}" if killed_at > checkpoint.step else ""
+    going_on = f"going on from step {checkpoint.step:,}{why}"
+    return [*(f"{one.reason} The one before it is used." for one in skipped), going_on]
+
+
+def _killed_at(folder: RunFolder, before: Mapping[str, Any]) -> int:
+    """The last step that a run has recorded which ended without saying so; 0 where it said how it ended."""
+    if (before.get("status") or {}).get("state") != "running" or not folder.history.exists():
+        return 0
+    rows = HistoryFile.read(folder.history, about=0).rows
+    return int(rows[-1]["step"]) if rows else 0
 
 
 def _require_described(folder: RunFolder, before: Mapping[str, Any] | None) -> None:

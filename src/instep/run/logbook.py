@@ -99,7 +99,8 @@ class Logbook:
 
     def _clock(self) -> float:
         """The seconds that the run has trained so far, in processes before this one too."""
-        return max((row["clock"]["seconds"] for row in self.history.rows[-1:] if "seconds" in row.get("clock", {})), default=0.0)
+        clocks = (row.get("clock", {}) for row in reversed(self.history.rows))  # what was logged at the end of a run has none
+        return next((float(clock["seconds"]) for clock in clocks if "seconds" in clock), 0.0)
 
     def _best(self) -> Evaluation | None:
         """The best evaluation so far, by the number that it goes by."""

@@ -448,6 +448,13 @@ class Run:
         """The run before its first step, as data."""
         return plan_of(self._description)
 
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is one of torch's for classes; False where nobody knows what it compares."""
+        loss = self._description.settings["loss"]
+        counted = known(loss) if callable(loss) else None
+        return counted is not None and counted.compares not in (None, "numbers")
+
     def brief_plan(self) -> Plan:
         """What progress shows of it."""
         return brief_plan_of(self._description)

@@ -51,6 +51,15 @@ class RecordedRun:
         return max((step for step in said if isinstance(step, int)), default=None)
 
     @property
+    def resumed(self) -> list[int]:
+        """The steps from which it was resumed, in order; guessed by the clock where an earlier version has written it."""
+        from instep.run.history.curves import resumed_at  # only a report asks
+
+        said = self.description.get("resumed")
+        noted = [step for step in said if isinstance(step, int)] if isinstance(said, list) else []
+        return sorted([*noted, *(step for step in resumed_at(self.history.rows) if step not in noted)])
+
+    @property
     def created_s(self) -> float:
         """When it began, in seconds since 1970; by the age of its files where it does not say."""
         created = self.description.get("created")

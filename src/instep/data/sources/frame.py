@@ -65,6 +65,7 @@ def columns_of(
     known = _labels(frame, name)
     _require_names(known, layout, name, target_needed=target_needed)
     x = np.stack([_feature(frame[known[column]], column, name) for column in layout.names], axis=1)
+    _require_values(x, layout.names, name)
     features = torch.from_numpy(x).to(dtype)
     if target_needed:
         y = [_target(frame[known[column]], column, layout, name) for column in layout.targets]
@@ -168,7 +169,20 @@ def _feature(column: Any, label: str, name: str) -> Any:
         raise DescriptionError(
             f"column {label!r} of {name} holds {_dtype(column)}, no numbers; encode it (pandas.get_dummies) or drop it."
         )
-    return _complete(numbers.astype(np.float64), label, name)
+    return numbers.astype(np.float64)
+
+
+def _require_values(x: Any, names: Sequence[str], name: str) -> None:
+    """That no feature has a gap; names all that have one, since who fills one column wants to fill the others too."""
+    gaps = np.isnan(x)
+    columns = [place for place, has_gaps in enumerate(gaps.any(axis=0)) if has_gaps]
+    if len(columns) == 1:
+        _complete(x[:, columns[0]], names[columns[0]], name)
+    if columns:
+        told = listed((f"{names[place]!r} (first in row {int(np.argmax(gaps[:, place]))})" for place in columns), most=MOST)
+        raise DescriptionError(
+            f"columns of {name} have no value in some rows: {told}; fill them (frame.fillna) or drop the rows."
+        )
 
 
 def _target(column: Any, label: str, layout: FrameLayout, name: str) -> Tensor:

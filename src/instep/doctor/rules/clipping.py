@@ -47,7 +47,7 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
                 "params = list(model.parameters())  # a generator can be read once",
             )
         else:
-            seen = "parameters without gradients: they are cleared before it and come after it"
+            seen = "parameters that had no gradient at that moment"
             fix = f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()"
         count = place.empty if exhausted else place.nothing
         yield Finding(

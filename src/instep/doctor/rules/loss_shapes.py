@@ -1,6 +1,6 @@
 """Rules about losses and metrics: shapes that broadcast, padding, means of means, sums."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
@@ -33,6 +33,7 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             },
             where=feed.site,
             since_step=feed.first_step,
+            fix=_same_shape(given, wanted),
         )
     for site in trace.part(LossGraphs).sites.values():
         if site.spread < 3 or not trace.has_share(site.spread, site.walked, 0.8) or site.shapes is None:
@@ -60,7 +61,13 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             where=where,
             since_step=site.first_step,
             severity="warning",
+            fix=_same_shape(shape, (*shape, 1) if len(shape) == 1 else shape[:1]),
         )
+
+
+def _same_shape(prediction: Sequence[int], target: Sequence[int]) -> str:
+    """What to type, by the side that has the dimension too many; "" for the words of the page."""
+    return "target.squeeze(1)  # (n,) like the prediction" if (len(prediction), len(target)) == (1, 2) and target[1] == 1 else ""
 
 
 @rule("metric-broadcast")

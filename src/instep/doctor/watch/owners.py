@@ -55,7 +55,7 @@ class Stale:
     held: int  # parameters that it holds for nobody
     names: list[str]  # of the orphans
     orphans: int
-    since_step: int
+    since_step: int | None  # None where it cannot be told
 
 
 @dataclass(slots=True)
@@ -318,7 +318,18 @@ class OwnerWatch:
             shared = any(member.key in reachable and member.arrivals and self._home(member) in homes for member in known)
             same = sorted(member.shape for member in held) == shapes
             if shared or same:
-                yield Stale(record.number, len(held), [orphan.name for _, orphan in orphans], len(orphans), self._trace.steps)
+                used = max(member.arrivals for member in held)
+                since = self._stale_since(used, max(orphan.arrivals for _, orphan in orphans))
+                yield Stale(record.number, len(held), [orphan.name for _, orphan in orphans], len(orphans), since)
+
+    def _stale_since(self, before: int, after: int) -> int | None:
+        """The step from which on gradients came to new parameters, by how many the old and the new ones have had.
+
+        None where other backwards came in between, or a step has several.
+        """
+        is_one_a_step = abs(self._trace.backwards - self._trace.steps) <= 1
+        is_all = abs(before + after - self._trace.backwards) <= 1
+        return before if not before or (is_one_a_step and is_all) else None
 
     def _is_idle(self, parameter: Parameter) -> bool:
         tensor = parameter.reference()

@@ -10,8 +10,9 @@ from typing import Any
 from instep.drawing.thinning import thinned
 from instep.report.page.comparison import comparison
 from instep.report.page.facts import as_text, command, facts_of, parameter_count
+from instep.report.run_status import why_stopped
 from instep.run.history import NO_COLUMNS, History, Row
-from instep.run.history.curves import Curve, curves_of, resumed_at, seconds_trained
+from instep.run.history.curves import Curve, curves_of, seconds_trained
 from instep.run.observed import read_findings, read_range_tests
 from instep.run.run_files import RecordedRun, find_checkpoints, section
 from instep.text import duration, number, size
@@ -54,7 +55,7 @@ def _run(run: RecordedRun, name: str, samples: Mapping[str, Any]) -> dict[str, A
         "problems": list(run.problems),
         "numbers": _numbers(run),
         "best": None if best is None else {"step": best["step"], "name": history.monitor, "value": best[history.monitor]},
-        "resumed": resumed_at(history.rows),
+        "resumed": run.resumed,
         "evaluations": _evaluations(run),
         "checkpoints": [
             {
@@ -82,7 +83,7 @@ def _numbers(run: RecordedRun) -> list[list[str]]:
     history, said = run.history, run.description
     best, last, test = history.best, history.last, history.test
     end = f"of {run.end:,}" if run.end else ""
-    rows = [["state", run.state, ""]]
+    rows = [["state", run.state, why_stopped(run)]]
     if best is not None:
         rows.append([f"best {history.monitor}", number(best[history.monitor]), f"at step {best['step']:,}"])
     if last is not None and last is not best:
@@ -91,14 +92,14 @@ def _numbers(run: RecordedRun) -> list[list[str]]:
     if test is not None:
         rows += [[name, number(value), "at the end"] for name, value in test.items() if _is_number(name, value)]
     rows.append(["updates", "none" if run.step is None else f"{run.step:,}", end])
-    rows.append(["time", duration(seconds_trained(history.rows)), _resumptions(history)])
+    rows.append(["time", duration(seconds_trained(history.rows)), _resumptions(run)])
     if parameter_count(said):
         rows.append(["parameters", f"{parameter_count(said):,}", as_text(section(said, "model").get("class", ""))])
     return rows
 
 
-def _resumptions(history: History) -> str:
-    count = len(resumed_at(history.rows))
+def _resumptions(run: RecordedRun) -> str:
+    count = len(run.resumed)
     return "" if not count else "resumed once" if count == 1 else f"resumed {count} times"
 
 

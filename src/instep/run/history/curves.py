@@ -49,7 +49,10 @@ def all_curves(history: History) -> list[Curve]:
 
 
 def resumed_at(rows: Sequence[Row]) -> list[int]:
-    """The steps from which a new process went on: its clock begins at 0 again."""
+    """The steps from which a new process went on, in runs of earlier versions: its clock begins at 0 again.
+
+    The clock of a run goes on now, and `run.json` says where it was resumed: see `RecordedRun.resumed`.
+    """
     found, before, step = [], 0.0, 0
     for row in rows:
         seconds = _seconds(row)
@@ -62,7 +65,7 @@ def resumed_at(rows: Sequence[Row]) -> list[int]:
 
 
 def seconds_trained(rows: Sequence[Row]) -> float:
-    """How long all processes together have trained."""
+    """How long all processes together have trained; the clock of a resumed run goes on, in earlier versions it began again."""
     total = before = 0.0
     for seconds in map(_seconds, rows):
         if seconds is not None:
