@@ -69,7 +69,7 @@ def test_what_a_file_draws_while_it_loads_is_the_same_each_time() -> None:
         ("typed.py", r"^typed.py has no build\(\); it has make\(\). Name one: instep train typed.py:make$"),
         ("typed.py:mian", r"^typed.py has no mian\(\); it has main\(\), make\(\). Name one: instep train typed.py:main$"),
         ("number.py", r"^build in number.py is a int; it has to be a function that returns a Trainer.$"),
-        ("broken.py", r"^broken.py cannot be loaded: ZeroDivisionError.$"),
+        ("broken.py", r"^broken.py cannot be loaded: ZeroDivisionError: division by zero\.$"),
         ("script.py", r"^script.py ended while it was loaded \(exit 4\); put what runs it as a script under if __name__"),
     ],
 )

@@ -11,7 +11,8 @@ from instep import schedules
 from instep.errors import DescriptionError, InstepError
 from instep.schedules import WSD, Constant, Exponential, Linear, OneCycle, Schedule, Step, WarmRestarts, WarmupCosine, sparkline
 from instep.schedules.charts import MOST_UPDATES
-from instep.schedules.drawing import evenly
+from instep.schedules.drawing import evenly, turning_rates
+from tiny import make
 
 EVERY = [
     (OneCycle(0.1), "▁▂▆███▆▅▃▂▁▁"),
@@ -129,3 +130,18 @@ def test_the_room_offers_what_it_says() -> None:
     import instep.schedules.drive  # noqa: F401  # the module of the same name does not take its place
 
     assert callable(schedules.drive)
+
+
+def test_the_rates_at_which_a_schedule_turns() -> None:
+    def peak(position: int) -> float:
+        return 1.0 - abs(position - 12_345) / 100_000
+
+    assert turning_rates(peak, 50_000) == [peak(0), 1.0, peak(49_999)]
+    assert turning_rates(lambda position: 0.5**position, 3) == [1.0, 0.25]
+    assert turning_rates(lambda position: 0.1, 1) == [0.1, 0.1]
+
+
+def test_the_plan_shows_them() -> None:
+    trainer = make(schedule=OneCycle(0.003), epochs=100)
+    assert dict(trainer.run.plan_text().rows)["schedule"].endswith("█▇▇▆▅▄▄▃▂▂▁▁▁▁  0.00012 → 0.003 → 1.2e-08")
+    assert dict(make(schedule=Constant()).run.plan_text().rows)["schedule"].endswith("█  0.1")

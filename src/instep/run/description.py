@@ -35,6 +35,8 @@ from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
 from instep.run.random_modules import drawing_kinds, has_own_statistics
 from instep.schedules import Schedule, sparkline
+from instep.schedules.drawing import turning_rates
+from instep.schedules.schedule import starting_lr
 from instep.text import listed, plural
 
 FORMAT = 1
@@ -289,7 +291,7 @@ def _optimizer_rows(description: Description) -> list[tuple[str, str]]:
         own = schedule.get(name) if several and isinstance(schedule, Mapping) else schedule
         rows.append((f"optimizer{of_name}", optimizer_line(optimizer) + (f", every {turns} updates" if turns > 1 else "")))
         rows += [(f"group{of_name}", _group_line(group)) for group in optimizer.param_groups if "name" in group]
-        rows.append((f"schedule{of_name}", _schedule_line(own, description.total_steps // turns)))
+        rows.append((f"schedule{of_name}", _schedule_line(own, optimizer, description.total_steps // turns)))
     return rows
 
 
@@ -403,12 +405,22 @@ def _processes_line(description: Description) -> str:
     return f"{description.processes}, the same training as on one{f' but for {but}' if but else ''}"
 
 
-def _schedule_line(schedule: Any, total_steps: int) -> str:
+def _schedule_line(schedule: Any, optimizer: Optimizer, total_steps: int) -> str:
     if schedule is None:
         return "constant"
     if isinstance(schedule, Schedule) and total_steps:
-        return f"{type(schedule).__name__}  {sparkline(schedule, total_steps, width=24)}"
+        return (
+            f"{type(schedule).__name__}  {sparkline(schedule, total_steps, width=24)}  {_rates(schedule, optimizer, total_steps)}"
+        )
     return name_of(schedule)
+
+
+def _rates(schedule: Schedule, optimizer: Optimizer, total_steps: int) -> str:
+    """The rates of the group that has the highest: the first, the highest where it lies between, and the last."""
+    base = max(schedule.bases([starting_lr(group) for group in optimizer.param_groups]))
+    shown = turning_rates(schedule.curve(total_steps, base), total_steps)
+    words = [f"{value:.3g}" for value in shown]
+    return words[0] if len(set(words)) == 1 else " → ".join(words)
 
 
 def _sizes(pieces: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from instep import text
 from instep.errors import DescriptionError
 from instep.schedules.function import FromFunction
-from instep.schedules.schedule import Schedule
+from instep.schedules.schedule import Curve, Schedule
 
 
 def sparkline(schedule: Schedule | Callable[[int], float], total: int, width: int = 40) -> str:
@@ -29,3 +29,12 @@ def evenly(total: int, most: int) -> list[int]:
     """At most so many positions of a run, the first and the last among them."""
     count = min(total, most)
     return [place * (total - 1) // max(count - 1, 1) for place in range(count)]
+
+
+def turning_rates(curve: Curve, total: int) -> list[float]:
+    """The first rate of a run, the highest where it is above both ends, and the last."""
+    looked = evenly(total, 1_000)
+    place = max(range(len(looked)), key=lambda one: curve(looked[one]))
+    near = range(looked[max(place - 1, 0)], looked[min(place + 1, len(looked) - 1)] + 1)
+    first, highest, last = curve(0), max(map(curve, near)), curve(total - 1)
+    return [first, highest, last] if highest > max(first, last) else [first, last]
