@@ -101,6 +101,17 @@ def test_children_are_watched_too(tmp_path: Path) -> None:
     assert "instep doctor: 1 error in 15 steps" in watched.stderr
 
 
+def test_workers_of_a_loader_do_not_count_the_steps_of_their_parent(tmp_path: Path) -> None:
+    body = """
+        if __name__ == "__main__":
+            work()
+            work(workers=2)
+    """
+    watched = doctor(tmp_path, "--json", "found.json", script(tmp_path, "workers.py", body).name)
+    assert "instep doctor: 1 error in 10 steps" in watched.stderr
+    assert found(tmp_path / "found.json")["missing-zero-grad"]["process"] == ""
+
+
 def test_the_sitecustomize_that_ours_hides_is_run(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hidden', flush=True)\n")
     (tmp_path / "start.py").write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(2)'], check=True)\n")

@@ -105,6 +105,7 @@ class ProcessWatch:
         self.journal = journal
         self._settings = settings
         self._watcher: Any = None
+        self._inherited = (0, 0)  # backwards and steps of the parent, in a forked child
         self._curves: Curves | None = None
 
     def start(self) -> None:
@@ -129,9 +130,10 @@ class ProcessWatch:
             if is_imported():
                 self.journal.closed(0, [], [UNWATCHED])
             return
-        if watcher.trace.backwards or watcher.trace.steps or os.environ.get(PID) == str(os.getpid()):
+        backwards, steps = watcher.trace.backwards - self._inherited[0], watcher.trace.steps - self._inherited[1]
+        if backwards or steps or os.environ.get(PID) == str(os.getpid()):
             watcher.end()
-            self.journal.closed(watcher.trace.steps, watcher.hub.failures, watcher.remarks)
+            self.journal.closed(steps, watcher.hub.failures, watcher.remarks)
         else:
             watcher.leave()
 
@@ -170,7 +172,9 @@ class ProcessWatch:
             keep_start(self.journal.folder)
 
     def _end_with_child(self) -> None:
-        """A child of multiprocessing ends without atexit."""
+        """A child of multiprocessing ends without atexit. What its parent has done by now is told by the parent."""
+        if self._watcher is not None:
+            self._inherited = self._watcher.trace.backwards, self._watcher.trace.steps
         Finalize(self, self.end, exitpriority=0)
 
     def _said(self, finding: Finding, new: bool) -> None:

@@ -219,6 +219,8 @@ def _gives_batches(loader: Loader, size: int) -> bool:
 
 def shifted(source: Tensor, target: Tensor) -> int | None:
     """The time axis along which the target is the source one position later; None where it is not."""
+    if any(tensor.layout is not torch.strided for tensor in (source, target)):
+        return None  # a sparse adjacency, rows of several lengths: nothing to take positions from
     if source.dim() == 3 and source.is_floating_point() and not target.is_floating_point() and _is_one_hot(source):
         source = source.argmax(-1)
     if source.dim() < 2 or target.device != source.device or source.is_floating_point() != target.is_floating_point():
