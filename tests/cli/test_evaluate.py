@@ -39,7 +39,7 @@ def test_the_numbers_are_those_that_the_run_recorded(instep: Instep) -> None:
         assert (numbers["step"], numbers["valid/loss"]) == (step, recorded[step]["valid/loss"])
     text = instep("evaluate", str(run), "--which", "latest").out
     assert re.match(r"runs/my at step 8\n  valid/loss      [\d.]+\n  valid/accuracy  [\d.]+\n\nvalid: precision, recall", text)
-    assert "valid: confusion matrix (rows: the true class, columns: the predicted one)\n" in text
+    assert "valid: confusion matrix (rows: true, columns: predicted)\n" in text
 
 
 def test_what_was_recorded_counts_and_not_what_the_file_says_now(instep: Instep) -> None:

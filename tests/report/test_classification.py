@@ -53,7 +53,7 @@ def test_as_text() -> None:
         "macro        0.5833  0.5833  0.5738       10",
         "weighted     0.6333  0.6000  0.6086       10",
         "",
-        "valid: confusion matrix (rows: the true class, columns: the predicted one)",
+        "valid: confusion matrix (rows: true, columns: predicted)",
         "class  0  1  2  3",
         "0      3  1  0  0",
         "1      0  2  2  0",

@@ -49,10 +49,13 @@ def next_start(run: RecordedRun, entries: list[CheckpointEntry]) -> int | None:
 
 
 def _ranks(entries: list[CheckpointEntry], history: History) -> dict[int, int]:
-    """The checkpoints on the disk by their evaluations: the one that is marked as the best is 1, the others follow."""
+    """The checkpoints on the disk by their evaluations: the one that is marked as the best is 1, the others follow.
+
+    Only good ones: of as many evaluations as there are checkpoints.
+    """
     marked = [one.step for one in entries if one.is_best]
     there = {one.step for one in entries}.difference(marked)
-    evaluated = (row["step"] for row in history.best_rows(len(history.evaluations)))
+    evaluated = (row["step"] for row in history.best_rows(len(entries)))
     ordered = dict.fromkeys([*marked, *(step for step in evaluated if step in there)])
     return {step: rank for rank, step in enumerate(ordered, start=1)}
 

@@ -93,7 +93,7 @@ def _render_matrix(
         rows = [(labels[index], *(f"{count:,}" for count in row)) for index, row in enumerate(matrix)]
         table = columns(("class", *labels), rows, left=("class",), paint=paint)
         if width is None or max(map(len, columns(("class", *labels), rows))) <= width:
-            return [paint(f"{name}: confusion matrix (rows: the true class, columns: the predicted one)", "bold"), *table]
+            return [paint(f"{name}: confusion matrix (rows: true, columns: predicted)", "bold"), *table]
     wrong = [(count, i, j) for i, row in enumerate(matrix) for j, count in enumerate(row) if i != j and count]
     most = sorted(wrong, key=lambda one: -one[0])[:CONFUSIONS]
     rows = [(labels[i], labels[j], f"{count:,}") for count, i, j in most]
