@@ -66,7 +66,7 @@ class MoveWatch:
         self._trace, self._hub = trace, hub
         self._part = trace.part(Moves)
         self._parameters = trace.part(Gradients).parameters
-        self._frozen: list[tuple[Tensor, int, list[float]]] = []
+        self._frozen: list[tuple[Tensor, list[float]]] = []
         self._loud: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
         self._hushed: list[tuple[Tensor, list[float]]] = []
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
@@ -96,7 +96,7 @@ class MoveWatch:
                 if not tensor.requires_grad and tensor.grad is not None and len(self._frozen) < 32:
                     known = self._parameters.get(id(tensor))
                     if known is not None and known.arrivals:
-                        self._frozen.append((tensor, tensor._version, sample(tensor)))
+                        self._frozen.append((tensor, sample(tensor)))
 
     def _note_hushed(self, step: Step) -> None:
         """Gradients that the last backward filled, that are zero now, and that were not cleared with all others."""
@@ -111,36 +111,28 @@ class MoveWatch:
             if fact is not None and all(tensor is not other for other in silent):
                 fact.looks += 1  # its gradient is used at other times
 
-    def _compare_hushed(self, step: Step) -> None:
-        for tensor, values in self._hushed:
-            known, now = self._parameters.get(id(tensor)), sample(tensor)
-            if known is None:
-                continue
-            fact = self._part.hushed.get(known.key)
-            if fact is None:
-                fact = self._part.hushed[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
-            fact.looks += 1
-            fact.moves += now != values
-            fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
-        self._hushed = []
-
     def after_step(self, step: Step) -> None:
-        self._compare_hushed(step)
-        for tensor, _, values in self._frozen:
-            known, now = self._parameters.get(id(tensor)), sample(tensor)
-            if known is None:
-                continue
-            fact = self._part.frozen.get(known.key)
-            if fact is None:
-                fact = self._part.frozen[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
-            fact.looks += 1
-            if now != values:
-                fact.moves += 1
-                fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
+        self._compare(step, self._hushed, self._part.hushed)
+        self._compare(step, self._frozen, self._part.frozen)
+        self._hushed = []
         self._frozen = []
         self._after = []
         if self._looks() and not step.closure and not step.inside:
             self._after = self._with_gradients([t for group in step.optimizer.param_groups for t in group["params"]])
+
+    def _compare(self, step: Step, looked_at: list[tuple[Tensor, list[float]]], facts: dict[int, FrozenMove]) -> None:
+        """Whether a step has moved these tensors, which were looked at before it."""
+        for tensor, values in looked_at:
+            known, now = self._parameters.get(id(tensor)), sample(tensor)
+            if known is None:
+                continue
+            fact = facts.get(known.key)
+            if fact is None:
+                fact = facts[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
+            fact.looks += 1
+            if now != values:
+                fact.moves += 1
+                fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
 
     # -- between a forward and its backward
 
