@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.row_keys import is_rich, row_keys
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loaders, first_tensor
-from instep.doctor.watch.rows import is_rich, row_keys
 
 ROWS = 16384
 LIMIT = 32
