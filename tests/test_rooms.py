@@ -9,8 +9,8 @@ import instep
 ROOT = Path(instep.__file__).parent
 # From top to bottom. A room is a module or a folder of src/instep; inside a folder imports are free.
 ROOMS = """
-    errors text drawing records keys data schedules distributed optim loop checkpoint run report tuning proof integrations doctor
-    plugins trainer sklearn cli
+    errors text extras drawing records keys data schedules distributed optim loop checkpoint run report tuning proof integrations
+    doctor plugins trainer sklearn cli
 """.split()  # noqa: SIM905
 # The front door looks at everything, and is said apart.
 OUTSIDE = {"__init__", "__main__"}

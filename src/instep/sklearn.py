@@ -22,6 +22,7 @@ from instep.data.feed import float_type
 from instep.data.loading.loader import Loader
 from instep.data.sources.recognize import as_source
 from instep.errors import DescriptionError
+from instep.extras import install_command
 from instep.loop.evaluate import evaluating, predict
 from instep.loop.torch_losses import known
 from instep.run.argument_names import refuse_unknown
@@ -34,9 +35,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "instep.sklearn needs scikit-learn 1.6 or newer: pip install scikit-learn, or instep[sklearn]."
-    ) from error
+    raise ModuleNotFoundError(f"instep.sklearn needs scikit-learn; type: {install_command('sklearn')}") from error
 
 __all__ = ["Classifier", "Regressor"]
 

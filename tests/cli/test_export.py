@@ -126,7 +126,8 @@ def test_onnx_without_its_packages_says_what_to_install(instep: Instep) -> None:
     if find_spec("onnx") is not None:
         pytest.skip("onnx is installed")
     said = instep("export", "runs/my", "--to", "onnx")
-    words = 'instep: an export to ONNX needs onnx, which is not installed; type: pip install "instep[onnx]"\n'
+    packages = '"onnx>=1.17" "onnxruntime>=1.20" "onnxscript>=0.3"'
+    words = f"instep: an export to ONNX needs onnx, which is not installed; type: pip install {packages}\n"
     assert (said.code, said.err) == (2, words)
 
 

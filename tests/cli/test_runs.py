@@ -67,4 +67,4 @@ def test_what_cannot_be_drawn(instep: Instep, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, name, None)
     said = instep("show", "run", "--plot")
     assert (said.code, said.out) == (1, "")
-    assert "instep show --plot needs matplotlib, which is not installed; type: pip install 'instep[plots]'" in said.err
+    assert 'instep show --plot needs matplotlib, which is not installed; type: pip install "matplotlib>=3.8"' in said.err

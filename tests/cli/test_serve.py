@@ -36,7 +36,8 @@ def test_what_is_not_installed_is_said(instep: Instep, monkeypatch: pytest.Monke
     Path("runs").mkdir()
     said = instep("serve")
     assert said.code == 2
-    assert said.err == 'instep: instep serve needs uvicorn, which is not installed; pip install "instep[serve]"\n'
+    packages = '"starlette>=0.46" "uvicorn>=0.34"'
+    assert said.err == f"instep: instep serve needs uvicorn, which is not installed; type: pip install {packages}\n"
 
 
 def test_a_port_that_is_taken_is_said(instep: Instep) -> None:

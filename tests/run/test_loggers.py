@@ -14,6 +14,7 @@ import instep
 from instep import Trainer
 from instep.cli.bench import bare
 from instep.errors import DescriptionError, Notice
+from instep.extras import install_command
 from instep.run import logger_thread, loggers
 from tiny import X, Y, make, weights
 
@@ -243,7 +244,7 @@ def test_a_missing_package_is_said_before_anything_is_written(name: str, tmp_pat
     trainer = make(loggers=name, folder=tmp_path / "run")
     with pytest.raises(DescriptionError) as caught:
         trainer.fit()
-    assert str(caught.value) == f'loggers="{name}" needs {name}, which is not installed; type: pip install "instep[{name}]"'
+    assert str(caught.value) == f'loggers="{name}" needs {name}, which is not installed; type: {install_command(name)}'
     assert not (tmp_path / "run").exists()
 
 

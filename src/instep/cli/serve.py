@@ -12,6 +12,7 @@ import tyro
 
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
+from instep.extras import install_command
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -39,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         from instep.report.live.app import make_app
         from instep.report.live.index import Index
     except ModuleNotFoundError as error:
-        raise WrongUse(f'instep serve needs {error.name}, which is not installed; pip install "instep[serve]"') from None
+        raise WrongUse(f"instep serve needs {error.name}, which is not installed; type: {install_command('serve')}") from None
     import instep.run.options  # noqa: F401  # brings torch, for which the first visitor would wait
 
     token = None if asked.host in LOCAL else secrets.token_urlsafe(24)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from instep.drawing.chart import COLOURS, Chart, Line, Mark
 from instep.errors import DescriptionError, InstepError
+from instep.extras import install_command
 from instep.text import wrapped
 
 if TYPE_CHECKING:
@@ -130,4 +131,4 @@ def _need(module: str, what: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
-        raise InstepError(f"{what} needs matplotlib, which is not installed; type: pip install 'instep[plots]'") from None
+        raise InstepError(f"{what} needs matplotlib, which is not installed; type: {install_command('plots')}") from None

@@ -15,6 +15,7 @@ from typing import Any
 
 from instep import keys
 from instep.errors import DescriptionError, InstepError
+from instep.extras import install_command
 from instep.integrations.sweep.record import Ending, Mode, State, TrialRecord
 from instep.integrations.sweep.space import Parameter, Range
 
@@ -36,7 +37,7 @@ def need_optuna() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
-        raise InstepError("a sweep needs Optuna, which is not installed; type: pip install 'instep[sweep]'") from None
+        raise InstepError(f"a sweep needs Optuna, which is not installed; type: {install_command('sweep')}") from None
 
 
 def pruner_of(asked: Any, evaluations: int) -> MakePruner | None:

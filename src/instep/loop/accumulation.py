@@ -102,7 +102,7 @@ class Sums:
         if not isinstance(total, Tensor) and total and readable(self._values[0]):  # on the host it takes 5 µs, in tensors 40
             pairs = zip(self._values, self._counts, strict=True)
             weighted = math.fsum([value.item() * count for value, count in pairs if count])
-            return torch.tensor(weighted / total, dtype=_widened(self._values[0]).dtype)
+            return torch.scalar_tensor(weighted / total, dtype=_widened(self._values[0]).dtype)
         return self._counted().sum() / total
 
     def parts(self) -> Mapping[str, Tensor]:

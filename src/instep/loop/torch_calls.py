@@ -11,12 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import graph
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 from torch.optim import optimizer as hooks
+
+from instep.optim.fused_adam import FusedAdam
 
 _ENGINE: Any = getattr(graph, "_engine_run_backward", None)
 _OWN_BACKWARD = (Tensor.backward, torch.autograd.backward)
 _WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__  # what torch puts around the step of every class
+_ADAM_STEP: Any = getattr(Adam.step, "__wrapped__", None) if getattr(Adam.step, "__code__", None) is _WRAPPER else Adam.step
 _HOOKS_OF_ALL: tuple[dict[int, Any], ...] = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
 
 
@@ -29,8 +32,8 @@ def backward(value: Tensor) -> None:
     _ENGINE((value,), (torch.ones_like(value),), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
-def step(optimizer: Optimizer) -> None:
-    """`optimizer.step()`."""
+def step(optimizer: Optimizer, fused: FusedAdam | None = None) -> None:
+    """`optimizer.step()`; `fused` makes it where it can."""
     function: Any = type(optimizer).step
     if (
         getattr(function, "__code__", None) is not _WRAPPER
@@ -43,4 +46,8 @@ def step(optimizer: Optimizer) -> None:
     ):
         optimizer.step()
         return
-    function.__wrapped__(optimizer)
+    if fused is None or function.__wrapped__ is not _ADAM_STEP:
+        function.__wrapped__(optimizer)
+    elif not fused.step():
+        function.__wrapped__(optimizer)
+        fused.look()

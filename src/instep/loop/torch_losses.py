@@ -373,12 +373,17 @@ def by_classes(setting: Setting) -> Count:
     option = setting("ignore_index")
     ignore_index: int = -100 if option is None else option  # linear_cross_entropy's None is the -100 of the others
 
+    may_all_count = ignore_index < 0  # until some were ignored: the other batches are likely to have such ones too
+
     def kept(arguments: Arguments) -> Tensor | int:
+        nonlocal may_all_count
         target = arguments[-1]
         if target.is_floating_point():
             return probabilities(target)
-        if ignore_index < 0 and readable(target) and target.numel() and target.min().item() >= 0:
-            return int(target.numel())  # nothing is ignored, found with one operation instead of two
+        if may_all_count and readable(target) and target.numel():
+            if target.min().item() >= 0:
+                return int(target.numel())  # nothing is ignored, found with one operation instead of two
+            may_all_count = False
         return torch.count_nonzero(indices(target) != ignore_index)
 
     def weight_of_kept(arguments: Arguments) -> Tensor | int:

@@ -28,6 +28,7 @@ from instep.loop.objective import Loss, as_loss
 from instep.loop.shared_accumulation import SharedSums
 from instep.loop.torch_calls import backward, step
 from instep.optim.clip import Clipping, Limit, nonfinite_gradients
+from instep.optim.fused_adam import FusedAdam
 from instep.optim.penalty import Penalty
 from instep.records import SavedTensors, StepResult
 
@@ -114,6 +115,7 @@ class UpdateCycle:
         if self.needs_closure and self._scaler is not None:
             raise DescriptionError(f"{type(optimizer).__name__} cannot be used with a GradScaler; use fp32 or bf16.")
         self._clear = self._set_gradients_to_none if type(optimizer).zero_grad is Optimizer.zero_grad else optimizer.zero_grad
+        self._fused = FusedAdam.of(optimizer)
         self._open = Sums(on_nonfinite)  # the cycle that is being added up by hand
         self._defer_checks = defer_checks and not self.needs_closure
         self._evaluations = 0  # so far: one an update, unless it needs a closure
@@ -236,7 +238,7 @@ class UpdateCycle:
             if done.stepped:
                 if self._scaler is not None:
                     return done._replace(stepped=self._scaled_step(self._scaler))
-                step(self.optimizer)
+                step(self.optimizer, self._fused)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -68,7 +68,7 @@ def require_same(
     fixed = (*fixed, *LENGTHS) if is_too_short else fixed
     wrong = [one for one in found if _is_fixed(one.where, fixed) or not _is_allowed(one.where, excused)]
     if wrong:
-        names = _names([one for one in wrong if not _is_fixed(one.where, fixed)])
+        names = () if any(_is_fixed(one.where, fixed) for one in wrong) else _names(wrong)  # what is fixed nothing allows
         way = f"Use another folder, {'' if names else 'or '}move this one away to start again"
         advice = f", or pass allow_changes=({', '.join(map(repr, names))},)" if names else ""
         rows = "\n".join(f"  {one.text}" for one in wrong[:20])

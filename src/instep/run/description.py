@@ -365,8 +365,9 @@ def bytes_text(size: float) -> str:
 
 
 def _model_line(model: nn.Module) -> str:
-    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    frozen = sum(p.numel() for p in model.parameters()) - trainable
+    parameters = list(model.parameters())
+    trainable = sum([p.numel() for p in parameters if p.requires_grad])
+    frozen = sum([p.numel() for p in parameters]) - trainable
     return f"{_title(model)}, {trainable:,} parameters" + (f", and {frozen:,} frozen" if frozen else "")
 
 
