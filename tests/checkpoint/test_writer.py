@@ -89,6 +89,20 @@ def test_the_memory_of_the_copies_is_used_again() -> None:
     assert not {tensor.data_ptr() for tensor in source.values()} & set(pointers.values())
 
 
+def test_cores_that_are_free_help_with_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two threads copy is what one does; a small checkpoint starts none."""
+    started: list[str] = []
+    begin = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self.name), begin(self))[1])
+    monkeypatch.setattr("instep.checkpoint.copies.available_cores", lambda: 3 * torch.get_num_threads())
+    large = {f"{number}": torch.randn(1 << 20) for number in range(5)}
+    for tensors, is_helped in ((large, True), ({"small": torch.randn(9)}, False)):
+        started.clear()
+        copied = Copies().copy(encode_checkpoint(Checkpoint(1, {"model": tensors}))).parts["model"].tensors
+        assert {name: torch.equal(copied[name], tensor) for name, tensor in tensors.items()} == dict.fromkeys(tensors, True)
+        assert any("instep copy" in name for name in started) is is_helped
+
+
 def test_copies_follow_a_change_of_shape(tmp_path: Path) -> None:
     with Writer(tmp_path) as writer:
         writer.save(Checkpoint(1, {"model": {"a": torch.ones(2), "b": torch.ones(3)}}))
