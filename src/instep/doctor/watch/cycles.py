@@ -147,7 +147,10 @@ class CycleWatch:
         self._mean_loss = weakref.ref(called.result) if mean else None
 
     def _is_loss(self, tensor: Tensor) -> bool:
-        return self._mean_loss is not None and self._mean_loss() is tensor
+        """Whether it is what a loss function of torch's gave as a mean, or that divided by 1: with label smoothing the graph of
+        such a loss begins with a weighted sum."""
+        loss = self._mean_loss() if self._mean_loss is not None else None
+        return loss is not None and (loss is tensor or (loss.grad_fn is not None and past_ones(tensor.grad_fn) is loss.grad_fn))
 
     def after_backward(self, _: Called) -> None:
         backward = self._backwards.current
@@ -369,14 +372,40 @@ def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:
 
 
 def is_mean(node: Any, depth: int = 3) -> bool:
-    """Whether a graph begins with a mean, or with a sum of terms of which one is an unweighted mean."""
+    """Whether a graph begins with a mean, with a sum of terms of which one is an unweighted mean, or with a mixture of means."""
     if node is None:
         return False
     if node.name() == "MeanBackward0" or getattr(node, "_saved_reduction", None) == 1:
         return True
-    return (
-        depth > 0 and node.name() == "AddBackward0" and any(is_mean(following, depth - 1) for following, _ in node.next_functions)
-    )
+    if depth <= 0 or node.name() != "AddBackward0":
+        return False
+    return any(is_mean(following, depth - 1) for following, _ in node.next_functions) or _is_mixture(node)
+
+
+def _is_mixture(node: Any) -> bool:
+    """Whether a sum is made of two means whose weights add up to 1, as `0.9 * loss + 0.1 * other`.
+
+    Not of equal weights: 0.5 may be one by the number of micro-batches.
+    """
+    weights = [weight for following, _ in node.next_functions if (weight := _weight(following)) is not None]
+    if len(weights) != 2 or min(weights) <= 0:
+        return False
+    return abs(sum(weights) - 1) < 1e-5 and abs(weights[0] - weights[1]) > 0.05
+
+
+def _weight(node: Any) -> float | None:
+    """The number by which a mean is multiplied; None where it is something else."""
+    if node is None or node.name() != "MulBackward0":
+        return None
+    (one, _), (other, _) = node.next_functions
+    if (one is None) == (other is None):
+        return None
+    mean, factor = (one, node._saved_other) if other is None else (other, node._saved_self)
+    if mean.name() == "NegBackward0":  # of log-probabilities
+        mean = mean.next_functions[0][0]
+    if not is_mean(mean, 1) or not isinstance(factor, Tensor):
+        return None
+    return float(factor) if factor.numel() == 1 and factor.device.type == "cpu" else None
 
 
 OBSERVERS = [CycleWatch]
