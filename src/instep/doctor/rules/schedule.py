@@ -69,7 +69,8 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
             continue
         finding = None
         if scheduler.steps >= 0.7 * owner.all_steps:
-            finding = _counts_epochs(scheduled, by_hand[0] if by_hand else passes, by_hand is not None)
+            epochs = by_hand[0] if by_hand else passes
+            finding = _counts_epochs(scheduled, epochs, by_hand is not None) or _ends_with_epochs(trace, scheduled, epochs)
         elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
             finding = _counts_batches(scheduled, trace.steps)
         if finding is not None:
@@ -134,6 +135,27 @@ def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding 
             "scheduler.step()  # once an epoch, after the loop over batches",
         )
     return None
+
+
+def _ends_with_epochs(trace: Trace, scheduled: Scheduled, passes: int) -> Finding | None:
+    """Stepped with every update: a decay that had come to its end, for good, after as many updates as there are epochs.
+
+    A schedule of one's own need not say what it counts, nor go down to 0. Epochs that were planned and not run tell nothing.
+    """
+    scheduler, owner, _ = scheduled
+    steps, settled = owner.all_steps, scheduler.settled
+    highest = max(scheduler.highest, scheduler.first_lr)
+    if not trace.ended or passes < 4 or not passes - 1 <= settled <= passes or settled > steps / 4 or not highest:
+        return None
+    if scheduler.still < max(20, 3 * settled) or not trace.is_below(scheduler.lrs[-1][1] / highest, 0.3):
+        return None
+    return _wrong_unit(
+        scheduled,
+        f"with every update: the learning rate fell from {highest:.3g} to {scheduler.lrs[-1][1]:.3g} in the first {settled} of "
+        f"{steps} updates and then stayed, and there were {passes} epochs",
+        {"last_change": settled, "epochs": passes},
+        "scheduler.step()  # once an epoch, after the loop over batches; or count its length in updates",
+    )
 
 
 def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:

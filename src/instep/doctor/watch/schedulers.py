@@ -44,6 +44,8 @@ class SchedulerRecord:
     lowest: float = float("inf")
     metrics: deque[float] = field(default_factory=lambda: deque(maxlen=256))  # what ReduceLROnPlateau was given
     cuts: int = 0  # steps that lowered the lr
+    settled: int = 0  # its own count at the last step that changed the lr
+    still: int = 0  # steps since then, of those that were heard
     last_epoch: int | None = None  # its own count at the last look
     reference: Any = None  # weak; for the observer
 
@@ -156,6 +158,9 @@ class SchedulerWatch:
         lr = _lr(scheduler)
         before = record.lrs[-1][1] if record.lrs else record.first_lr
         record.cuts += lr < before
+        record.still = record.still + 1 if lr == before else 0
+        if lr != before:
+            record.settled = int(getattr(scheduler, "last_epoch", 0) or 0)
         record.lrs.append((done, lr))
         record.highest, record.lowest = max(record.highest, lr), min(record.lowest, lr)
 
