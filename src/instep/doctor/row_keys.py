@@ -81,6 +81,20 @@ def _columns(tensor: Tensor) -> Tensor:
     return rows[:, :: rows.shape[1] // COLUMNS] if rows.shape[1] > COLUMNS else rows
 
 
+def glimpse(input: Tensor) -> tuple[float, ...]:
+    """How many rows, and a few numbers spread over them; nothing where looking would make the program wait."""
+    if (
+        input.device.type != "cpu"
+        or input.is_complex()
+        or not input.dim()
+        or input.is_nested
+        or input.layout is not torch.strided
+    ):
+        return ()
+    flat = input.detach().reshape(-1)
+    return (len(input), *flat[:: max(len(flat) // 16, 1)].tolist())
+
+
 def is_rich(tensor: Tensor) -> bool:
     """Whether equal rows are hardly there by chance: many real numbers in each."""
     if tensor.dim() < 2 or not tensor.is_floating_point() or tensor[0].numel() < 4 or tensor.device.type != "cpu":

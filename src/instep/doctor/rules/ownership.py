@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from instep.doctor.bare_leaves import NOBODY
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
@@ -93,9 +94,10 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         # A whole network of its own may be a feature loss that nobody froze; not where there are only class numbers to learn.
         doubtful = not partly and (calls > 1.2 * trace.steps or not all(kind.hard for kind in losses))
         model = _root_name(trace, number)
+        what = "parameters that belong to no module" if number == NOBODY else f"parameters of {model}"
         yield Finding(
             "parameter-not-optimized",
-            f"{len(mine)} parameters of {model} ({names([orphan.name for orphan in mine])}) got a gradient "
+            f"{len(mine)} {what} ({names([orphan.name for orphan in mine])}) got a gradient "
             f"{mine[0].arrivals} times, are in no optimizer{' any more' if mine[0].owners else ''}, and have not changed.",
             evidence={
                 "model": model,

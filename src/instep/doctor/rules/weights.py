@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.rules.ownership import names, root_site
 from instep.doctor.trace import Trace
+from instep.doctor.watch.mirrors import Mirrors
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.structure import Sharing, Structure
@@ -195,4 +196,28 @@ def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             severity="warning" if sharing.how == "name" else None,
             cause=key,
+        )
+    yield from _mirrored(trace)
+
+
+def _mirrored(trace: Trace) -> Iterator[Finding]:
+    """A loss that compares a model with itself, by whatever name, and has never found a difference."""
+    for mirror in trace.part(Mirrors).all.values():
+        if mirror.looked < 20 or mirror.steps < 10 or not trace.has_share(mirror.equal, mirror.looked, 0.95):
+            continue
+        yield Finding(
+            "teacher-shares-weights",
+            f"The target of {mirror.function} was what {mirror.model} itself gives for the same input, in {mirror.equal} of "
+            f"{mirror.looked} calls over {mirror.steps} steps: teacher and student have the same {mirror.parameters} parameters, "
+            "and this loss teaches nothing.",
+            evidence={
+                "model": mirror.model,
+                "parameters": mirror.parameters,
+                "equal": mirror.equal,
+                "looked": mirror.looked,
+                "loss_at": mirror.site,
+                "by": "value",
+            },
+            where=mirror.called_at,
+            since_step=mirror.first_step,
         )

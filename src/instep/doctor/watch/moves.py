@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from instep.doctor.bare_leaves import sample
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
@@ -13,7 +14,6 @@ from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.gradients import Gradients, is_zero
 from instep.doctor.watch.optimizers import Step
-from instep.doctor.watch.owners import sample
 
 FIRST = 8  # steps that are all looked at
 EVERY = 32

@@ -6,25 +6,25 @@ Structure is looked at when a module is first called, values when the trace is a
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.bare_leaves import NOBODY, BareLeaves, leaves_of, sample, weight_shapes
 from instep.doctor.hub import Hub
-from instep.doctor.scopes import held, holder_of
+from instep.doctor.patches import Called
+from instep.doctor.scopes import holder_of
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients, Parameter, own_parameters
+from instep.doctor.watch.loaders import tensors
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 
 WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody registered
-NODES = 20_000
 IDLE = 8  # backwards without a gradient, while others get theirs
 ROOTS = 64
 ALONE = 10  # calls of a model, in train mode with grad, that should have led to a gradient
-NOBODY = -1  # the root of a parameter that no module has
 
 
 @dataclass(slots=True)
@@ -102,8 +102,7 @@ class OwnerWatch:
         self._changed: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals, backwards when they last grew)
         self._quiet: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals and backwards while it got none)
         self._frozen: dict[int, Parameter] = {}  # seen without requires_grad
-        self._bare: dict[int, tuple[weakref.ref[Tensor], str, str, int, list[float]]] = {}
-        self._sightings: dict[int, int] = {}
+        self._bare = BareLeaves(hub.locator)
         self._call_grad = False
         self._holders: dict[int, tuple[str, str]] = {}  # root number -> who keeps it in a plain list or dictionary, and where
         self._stepping: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
@@ -111,6 +110,13 @@ class OwnerWatch:
 
     def before_call(self, call: Call) -> None:
         self._call_grad = call.grad
+        if self._trace.backwards + 1 in WALKS:
+            self._bare.note_inputs(tensors(call.args))
+
+    def before_autograd_grad(self, called: Called) -> None:
+        if self._trace.backwards <= WALKS[-1]:
+            inputs = called.argument(1, "inputs")
+            self._bare.note_inputs([inputs] if isinstance(inputs, Tensor) else inputs or ())
 
     def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
         if root is not None and root.sharded:
@@ -149,27 +155,13 @@ class OwnerWatch:
     # -- leaves that no module and no optimizer knows
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        if backward.number in WALKS and tensor.grad_fn is not None:
-            for leaf in _leaves(tensor.grad_fn):
-                if id(leaf) not in self._parameters:
-                    self._see_bare(leaf)
-
-    def _see_bare(self, leaf: Tensor) -> None:
-        known = self._bare.get(id(leaf))
-        if known is not None and known[0]() is leaf:
-            self._sightings[id(leaf)] += 1
+        if backward.number not in WALKS or tensor.grad_fn is None:
             return
-        for root in self._calls.roots[:ROOTS]:
-            top = root.reference()
-            place = _attribute(top, leaf) if top is not None else None
-            if place is not None:
-                self._bare[id(leaf)] = (weakref.ref(leaf), *place, root.number, sample(leaf, wait=True))
-                self._sightings[id(leaf)] = 1
-                return
-        if isinstance(leaf, nn.Parameter):
-            place = ("", f"an nn.Parameter of shape {tuple(leaf.shape)}")
-            self._bare[id(leaf)] = (weakref.ref(leaf), *place, NOBODY, sample(leaf, wait=True))
-            self._sightings[id(leaf)] = 1
+        tops = [(root.number, top) for root in self._calls.roots[:ROOTS] if (top := root.reference()) is not None]
+        shapes = weight_shapes(known.shape for known in self._parameters.values() if known.optimizers)
+        for leaf in leaves_of(tensor.grad_fn):
+            if id(leaf) not in self._parameters:
+                self._bare.see(leaf, backward.number, tops, shapes)
 
     # -- before the trace is judged
 
@@ -256,14 +248,14 @@ class OwnerWatch:
             orphan.through = not optimized
             orphan.frozen_mode = home is not None and self._in_eval(home)
             yield key, orphan
-        for key, (reference, owner_name, name, number, values) in self._bare.items():
-            tensor = reference()
-            if tensor is None or key in self._parameters or self._sightings[key] < 2:
+        for key, bare in self._bare.all.items():
+            tensor = bare.reference()
+            if tensor is None or key in self._parameters or not bare.is_left():
                 continue
-            moved, alone = not values or sample(tensor, wait=True) != values, number == NOBODY
+            moved, alone = not bare.values or sample(tensor, wait=True) != bare.values, bare.root == NOBODY
             if alone and tensor.grad is None:
                 continue
-            orphan = Orphan(name, owner_name, number, alone, self._trace.backwards, moved=moved, bare=True, partial=True)
+            orphan = Orphan(bare.name, bare.owner, bare.root, alone, self._trace.backwards, moved=moved, bare=True, partial=True)
             orphan.shape = tuple(tensor.shape)
             orphan.frozen_mode = alone  # perhaps a constant: nobody says that it belongs to what is trained
             yield key, orphan
@@ -399,45 +391,6 @@ class OwnerWatch:
         count = state.get("step") if isinstance(state, dict) else None
         begun = not (isinstance(count, Tensor) and count.device.type == "cpu" and count.numel() == 1 and not count.any())
         return bool(state) and begun
-
-
-def sample(tensor: Tensor, *, wait: bool = False) -> list[float]:
-    """A few values of a tensor, spread over it; none where looking would make the program wait, unless it may."""
-    if (
-        (tensor.device.type != "cpu" and not wait)
-        or not tensor.numel()
-        or tensor.layout is not torch.strided
-        or tensor.is_complex()
-    ):
-        return []
-    flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[0].reshape(-1)
-    values = flat[:: max(1, flat.numel() // 16)][:16].tolist()
-    return [value if value == value else 0.0 for value in values]  # NaN is never equal to itself
-
-
-def _leaves(node: Any) -> Iterator[Tensor]:
-    """The leaves of a graph that gradients go to."""
-    seen, pending = {node}, [node]
-    while pending and len(seen) < NODES:
-        node = pending.pop()
-        variable = getattr(node, "variable", None)
-        if variable is not None:
-            yield variable
-        for after, _ in node.next_functions:
-            if after is not None and after not in seen:
-                seen.add(after)
-                pending.append(after)
-
-
-def _attribute(top: nn.Module, leaf: Tensor) -> tuple[str, str] | None:
-    """The class and the attribute that a tensor is kept under, though not registered."""
-    for prefix, module in top.named_modules():
-        for name, value in vars(module).items():
-            if name.startswith("_") and name in ("_parameters", "_buffers", "_modules"):
-                continue
-            if value is leaf or any(each is leaf for each in held(value)):
-                return type(module).__name__, f"{prefix}.{name}" if prefix else name
-    return None
 
 
 OBSERVERS = [OwnerWatch]

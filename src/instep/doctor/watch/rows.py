@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subse
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.patches import Called, Patch
-from instep.doctor.row_keys import ROWS, Order, is_rich, row_keys, telling_rows
+from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.calls import Call
@@ -266,7 +266,7 @@ class RowWatch:
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
             return
-        self._given = () if self._loaders.is_training() else _glimpse(input)
+        self._given = () if self._loaders.is_training() else glimpse(input)
         if self._calls >= LATEST:
             return
         self._calls += 1
@@ -336,14 +336,6 @@ class RowWatch:
             found.batches, found.whole = len(passed), entropy(sum(passed, Counter()))
             found.inside = sum(map(entropy, passed)) / len(passed)
         self._batches.append(counts)
-
-
-def _glimpse(input: Tensor) -> tuple[float, ...]:
-    """How many rows, and a few numbers spread over them; nothing where looking would make the program wait."""
-    if input.device.type != "cpu" or input.is_complex():
-        return ()
-    flat = input.detach().reshape(-1)
-    return (len(input), *flat[:: max(len(flat) // 16, 1)].tolist())
 
 
 def _span(called: Called) -> int:

@@ -1,0 +1,128 @@
+"""Mirrors: a loss that compares what a model gives with what the same model gives, without gradient, for the same input.
+
+A teacher that is meant to stand still, or to follow slowly, gives something else after the first steps. Where both are always
+equal, the teacher is the student, by whatever name, and the term is zero. Dropout or another view of the data makes them differ:
+that is a consistency loss.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
+from instep.doctor.row_keys import glimpse
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import first_tensor
+from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.phases import Phases
+
+FUNCTIONS = ("kl_div", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy")
+LIMIT = 64
+RUN = 3  # steps in a row after which it is looked at any closer
+LOOKS = 48  # calls of a line in a phase that are looked at
+LARGEST = 1 << 16  # numbers in a target
+CLOSE = 1e-5  # of the spread of the target: rounding
+
+
+@dataclass(slots=True)
+class Mirror:
+    """Calls of one loss from one line in one phase, in steps in which a model was called with and without gradient."""
+
+    function: str
+    site: str | None
+    first_step: int
+    model: str
+    parameters: int
+    called_at: str | None  # the line of the call without gradient
+    looked: int = 0
+    equal: int = 0  # of those: prediction and target are the same numbers
+    steps: int = 0  # optimizer steps over which those were
+    last_step: int = 0
+
+
+@dataclass
+class Mirrors:
+    """The part of the trace about mirrors."""
+
+    all: dict[tuple[str, str | None, int], Mirror] = field(default_factory=dict)  # by function, line and phase
+
+
+class MirrorWatch:
+    """Fills `Mirrors`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._phases = trace.part(Mirrors), trace.part(Phases)
+        # root calls of late: root, step, with gradient, a few numbers of the input, name, parameters, line
+        self._calls: deque[tuple[int, int, bool, tuple[float, ...], str, int, str | None]] = deque(maxlen=8)
+        self._run = self._last = 0  # steps in a row in which a root was called in both ways, and the last of them
+
+    def on_wake(self) -> None:
+        self._calls.clear()
+
+    def after_call(self, call: Call) -> None:
+        """An evaluation now and then calls a model in both ways between two steps too; a teacher does so in every step."""
+        root = call.root
+        if not root.parameters or root.is_loss:
+            return
+        opposite = any(each[0] == root.number and each[1] == call.step and each[2] != call.grad for each in self._calls)
+        if opposite and call.step != self._last:
+            self._run, self._last = self._run + 1 if call.step == self._last + 1 else 1, call.step
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        seen = glimpse(input) if self._run >= RUN and input is not None else ()
+        self._calls.append((root.number, call.step, call.grad, seen, root.name, root.parameters, call.site))
+
+    def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
+        if self._run < RUN or kind.function not in FUNCTIONS or not isinstance(target, Tensor):
+            return
+        if not input.requires_grad or target.requires_grad or not target.is_floating_point() or input.shape != target.shape:
+            return
+        pair = self._pair()
+        if pair is None or not 2 <= target.numel() <= LARGEST or target.device.type != "cpu":
+            return
+        mirror = self._mirror(kind, pair)
+        if mirror.looked < LOOKS:
+            self._look(mirror, _prediction(kind.function, called, input.detach()), target.detach())
+
+    def _pair(self) -> tuple[str, int, str | None] | None:
+        """(model, parameters, line) of a call without gradient since the last step, if the model got the same with gradient."""
+        step = self._trace.steps
+        taught = {(number, seen) for number, at, grad, seen, *_ in self._calls if grad and at == step and seen}
+        for number, at, grad, seen, name, parameters, site in self._calls:
+            if not grad and at == step and (number, seen) in taught:
+                return name, parameters, site
+        return None
+
+    def _mirror(self, kind: LossKind, pair: tuple[str, int, str | None]) -> Mirror:
+        key = (kind.function, kind.site, self._phases.number)
+        mirror = self._part.all.get(key)
+        if mirror is None:
+            mirror = Mirror(kind.function, kind.site, self._trace.steps, *pair)
+            if len(self._part.all) < LIMIT:
+                self._part.all[key] = mirror
+        return mirror
+
+    def _look(self, mirror: Mirror, prediction: Tensor, target: Tensor) -> None:
+        if mirror.function == "kl_div" and bool((target <= 0).all()) and bool((target < 0).any()):
+            target = target.exp()  # log_target
+        spread = float(target.std())
+        if not spread > 1e-4:
+            return  # all alike: equal by themselves
+        mirror.looked += 1
+        mirror.equal += bool((prediction - target).abs().max() <= CLOSE * max(spread, 1e-2))
+        mirror.steps += self._trace.steps > mirror.last_step
+        mirror.last_step = self._trace.steps
+
+
+def _prediction(function: str, called: Called, input: Tensor) -> Tensor:
+    """What is compared with the target: probabilities where the loss takes logarithms or scores."""
+    if function == "kl_div":
+        return input.exp()
+    return input.softmax(1) if function == "cross_entropy" and input.dim() > 1 else input
+
+
+OBSERVERS = [MirrorWatch]
