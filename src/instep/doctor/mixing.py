@@ -23,9 +23,10 @@ class Mixing:
 
     operation: str
     site: str | None
+    index: int = 0  # among the operations of the forward
 
 
-class _Record(TorchFunctionMode):
+class Record(TorchFunctionMode):
     """Keeps what every operation gives, and where it stands in the user's source."""
 
     def __init__(self, locator: Locator) -> None:
@@ -54,16 +55,16 @@ def find_mixing(
     where it cannot be told."""
     runs: list[list[tuple[str, str | None, Tensor]]] = []
     for run in (plain, replaced):
-        with _Record(locator) as record:
+        with Record(locator) as record:
             run()
         runs.append(record.kept)
     before, after = runs
     if [(name, site) for name, site, _ in before] != [(name, site) for name, site, _ in after]:
         return None  # it does other things with other numbers
-    for (name, site, one), (_, _, other) in zip(before, after, strict=True):
+    for index, ((name, site, one), (_, _, other)) in enumerate(zip(before, after, strict=True)):
         if one.shape != other.shape or are_apart(one != other, batch, sample):
             continue
-        return Mixing(name.strip("_"), site)
+        return Mixing(name.strip("_"), site, index)
     return None
 
 

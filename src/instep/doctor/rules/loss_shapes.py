@@ -10,7 +10,7 @@ from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.comparisons import Comparisons
 from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
-from instep.doctor.watch.padding import Paddings
+from instep.doctor.watch.padding import BY_HAND, Paddings
 
 
 @rule("loss-broadcast")
@@ -111,11 +111,15 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
             continue  # inputs go on where targets end: a state that lasts, not padding
         value = padded.values.most_common(1)[0][0]
         sure = padded.matched >= 0.5 * padded.tails and padded.lone < padded.tails
+        if padded.function == BY_HAND:
+            seen, fix = "backwards that were looked at; a loss written by hand counts them like all others.", _masked(value)
+        else:
+            seen = f"calls of {padded.function} that were looked at; ignore_index is not {value}."
+            fix = f"nn.CrossEntropyLoss(ignore_index={value})"
         yield Finding(
             "padding-in-loss",
             f"Up to {padded.share:.0%} of the targets are {value}, in runs at the ends of the rows and nowhere else, in "
-            f"{padded.tails} of "
-            f"{padded.looked} calls of {padded.function} that were looked at; ignore_index is not {value}.",
+            f"{padded.tails} of {padded.looked} {seen}",
             evidence={
                 "calls": padded.calls, "padded": padded.tails, "looked": padded.looked, "value": value, "share": padded.share,
                 "inputs_end_there_too": padded.matched,
@@ -123,8 +127,12 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
             where=padded.site,
             since_step=padded.first_step,
             severity="warning" if sure else "hint",
-            fix=f"nn.CrossEntropyLoss(ignore_index={value})",
+            fix=fix,
         )  # fmt: skip
+
+
+def _masked(value: int) -> str:
+    return f"mask = target != {value}\nloss = (loss_of_each * mask).sum() / mask.sum()"
 
 
 @rule("loss-summed", steps=10)

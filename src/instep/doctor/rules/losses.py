@@ -7,6 +7,7 @@ from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.feeds import Feed, Feeds
+from instep.doctor.watch.influence import Influences
 from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
 from instep.doctor.watch.lossgraphs import LossGraphs
 
@@ -143,6 +144,22 @@ def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
     for seen in trace.part(LossGraphs).outputs.values():
         if not told and seen.rows >= 3 and seen.rows > 0.8 * seen.calls and not trace.part(Losses).of("cross_entropy"):
             yield _over_rows(f"a model ({seen.model}) of output {seen.shape}", seen.site, seen.first_step, seen.rows, seen.calls)
+    for fact in trace.part(Influences).roots.values():
+        if fact.weights is not None:
+            yield Finding(
+                "softmax-wrong-dim",
+                f"Weights of shape {fact.weights_shape} sum to 1 over the {fact.batch} samples of the batch (dim 0), and are "
+                f"then summed over another dimension: replacing one sample changed the outputs of {fact.reached} others.",
+                evidence={
+                    "shape": list(fact.weights_shape),
+                    "batch": fact.batch,
+                    "reached": fact.reached,
+                    "called_at": fact.site,
+                },
+                where=fact.weights.site or fact.site,
+                since_step=fact.step,
+                fix="torch.softmax(scores, dim=1)  # over what is summed afterwards",
+            )
 
 
 def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) -> Finding:

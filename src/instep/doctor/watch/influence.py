@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
-from instep.doctor.mixing import find_mixing
+from instep.doctor.mixing import Mixing, find_mixing
 from instep.doctor.patches import Called
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
@@ -53,6 +54,8 @@ class Influence:
     reached: int = 0  # samples that moved when another was replaced
     moved: float = 0.0  # by how much, against the spread of the output
     symmetric: bool = False  # it does not matter in which order samples stand: meant
+    weights: Mixing | None = None  # weights that sum to 1 over the samples, and are summed over something else
+    weights_shape: tuple[int, ...] = ()
     operation: str = ""  # the one that mixes samples, and its line
     operation_site: str | None = None
     positions: int = 0
@@ -330,10 +333,13 @@ def _try_batch(
     if fact.reached:
         turned = _pick(forward(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
-    if fact.reached and not fact.symmetric:
+    if fact.reached:
         again, replaced = (partial(forward, *_replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
         mixing = find_mixing(again, replaced, batch, sample, locator)
-        if mixing is not None:
+        if mixing is not None and fact.symmetric:
+            found = find_weights(again, mixing, batch, locator)
+            fact.weights, fact.weights_shape = found if found is not None else (None, ())
+        elif mixing is not None:
             fact.operation, fact.operation_site = mixing.operation, mixing.site
 
 

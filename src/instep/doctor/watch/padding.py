@@ -1,4 +1,7 @@
-"""Padding in targets: rows that end in runs of one value which stands nowhere else, and inputs that end where they do."""
+"""Padding in targets: rows that end in runs of one value which stands nowhere else, and inputs that end where they do.
+
+Targets of torch's losses, and class numbers in the graphs of losses that are written by hand.
+"""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -10,7 +13,9 @@ from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.picked_targets import picked_targets
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.losses import LossKind
 from instep.doctor.watch.phases import Phases
@@ -18,6 +23,7 @@ from instep.doctor.watch.phases import Phases
 LIMIT = 64
 LOOKS = 6  # calls of a line that are looked at one by one, then every 64th
 LARGEST = 1 << 18  # elements that are looked at
+BY_HAND = "a loss written by hand"
 
 
 @dataclass(slots=True)
@@ -84,33 +90,51 @@ class PaddingWatch:
             return
         if target.is_floating_point() or target.dim() not in (1, 2) or not 8 <= target.numel() <= LARGEST or input.dim() < 2:
             return
-        key = (kind.function, kind.site, self._phases.number)
-        padded = self._part.all.get(key)
-        if padded is None:
-            padded = Padded(kind.function, kind.site, self._trace.steps)
-            if len(self._part.all) < LIMIT:
-                self._part.all[key] = padded
-        padded.calls += 1
+        padded = self._padded(kind.function, kind.site)
         if padded.calls > LOOKS and padded.calls % 64:
             return
         if str(called.argument(6, "reduction", "mean")) == "none":
             return  # the script weighs each position itself
-        for rows in _in_rows(input, target.detach()):
-            self._look(padded, called, rows, input.shape[1])
+        weight, ignored = called.argument(2, "weight"), int(called.argument(4, "ignore_index", -100))
+        for rows in _in_rows(input.grad_fn, target.detach()):
+            value = rows[:, -1].mode().values
+            known = isinstance(weight, Tensor)
+            weightless = weight[value.clamp(0, input.shape[1] - 1)] == 0 if known else torch.zeros((), dtype=torch.bool)
+            self._look(padded, rows, value, ignored, weightless)
 
-    def _look(self, padded: Padded, called: Called, rows: Tensor, classes: int) -> None:
-        value = rows[:, -1].mode().values
+    def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        """Losses by hand, by their graphs."""
+        if not self._inputs or tensor.grad_fn is None or tensor.numel() != 1:
+            return
+        padded = self._padded(BY_HAND, backward.site)
+        if padded.calls > LOOKS and padded.calls % 64:
+            return
+        found = picked_targets(tensor.grad_fn)
+        if found is not None and 8 <= found[1].numel() <= LARGEST:
+            for rows in _in_rows(found[0], found[1].detach()):
+                self._look(padded, rows, rows[:, -1].mode().values, -100, torch.zeros((), dtype=torch.bool))
+
+    def _padded(self, function: str, site: str | None) -> Padded:
+        """The record of a line in this phase, with one more call."""
+        key = (function, site, self._phases.number)
+        padded = self._part.all.get(key)
+        if padded is None:
+            padded = Padded(function, site, self._trace.steps)
+            if len(self._part.all) < LIMIT:
+                self._part.all[key] = padded
+        padded.calls += 1
+        return padded
+
+    def _look(self, padded: Padded, rows: Tensor, value: Tensor, ignored: int, weightless: Tensor) -> None:
         same = rows == value
         tails = tail_lengths(same)
         inner = same.sum() - tails.sum()
-        weight, ignored = called.argument(2, "weight"), called.argument(4, "ignore_index", -100)
-        weightless = weight[value.clamp(0, classes - 1)] == 0 if isinstance(weight, Tensor) else torch.zeros((), dtype=torch.bool)
         facts = torch.stack([
             value, inner, (tails >= 2).sum(), torch.unique(tails).numel() * torch.ones_like(value), tails.min(), tails.sum(),
             torch.unique(rows[~same]).numel() * torch.ones_like(value), weightless.to(value.dtype),
         ])  # fmt: skip
         lengths = (rows.shape[1] - tails).tolist() if rows.device.type == "cpu" else []
-        self._hub.read(facts, partial(self._note, padded, tuple(rows.shape), int(ignored), lengths))
+        self._hub.read(facts, partial(self._note, padded, tuple(rows.shape), ignored, lengths))
 
     def _note(self, padded: Padded, shape: tuple[int, ...], ignored: int, lengths: list[int], facts: list[int]) -> None:
         value, inner, long, kinds, shortest, total, others, weightless = facts
@@ -137,12 +161,11 @@ def _alike(lengths: list[int], given: list[int]) -> bool:
     return sum(abs(a - b) <= 1 for a, b in zip(lengths, given, strict=True)) >= 0.8 * len(lengths)
 
 
-def _in_rows(input: Tensor, target: Tensor) -> list[Tensor]:
+def _in_rows(node: Any, target: Tensor) -> list[Tensor]:
     """Targets as a matrix of sequences: as they are, or as the scores were before they were made flat (batch or time first)."""
     if target.dim() == 2:
         shape = tuple(target.shape)
         return [target] if min(shape) >= 4 else []
-    node: Any = input.grad_fn
     for _ in range(6):
         if node is None:
             return []
