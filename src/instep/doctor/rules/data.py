@@ -8,13 +8,12 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.optimizers import Optimizers
-from instep.doctor.watch.overlaps import Overlaps
 from instep.doctor.watch.randomness import Randomness
-from instep.doctor.watch.rows import LoaderRows, Rows, entropy
+from instep.doctor.watch.rows import Rows, entropy
 from instep.doctor.watch.scales import Scales
 
 
-def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
+def roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
     """The loaders that train, and those whose batches a trained model only looks at."""
     loaders, calls = trace.part(Loaders).all, trace.part(Calls)
     train = [loader for loader in loaders if loader.trained >= 2 and trace.has_share(loader.trained, loader.batches, 0.5)]
@@ -26,105 +25,11 @@ def _roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
     return train, [loader for loader in loaders if loader.number in numbers and loader.trained == 0]
 
 
-def _models(trace: Trace, loader: Loader) -> set[int]:
-    """Shapes of the trained roots, and of their averages, that its batches went into."""
-    calls = trace.part(Calls)
-    return {kind.root.shapes for kind in calls.kinds.values() if kind.loader == loader.number and calls.is_trained(kind.root)}
-
-
-def _follows(part: Rows, train: Loader, valid: Loader) -> bool:
-    """Whether evaluation came right after training on that loader: another fold of a cross-validation is another training."""
-    facts = part.loaders.get(valid.number)
-    return facts is not None and train.number in part.loaders and train.number in facts.follows
-
-
-def _overlap(train: LoaderRows, valid: LoaderRows) -> tuple[int, int, bool, bool] | None:
-    """(shared, of, whether all of the training samples are among them, by index); None where it cannot be told."""
-    if train.base == valid.base and train.indices is not None and valid.indices is not None:
-        return len(train.indices & valid.indices), len(valid.indices), train.indices <= valid.indices, True
-    told = train.whole and valid.whole and train.done and valid.done and train.exact and valid.exact
-    if train.base == valid.base or not told or not train.rows or not valid.rows:
-        return None
-    once = valid if train.again else train
-    if len(once.rows) < 0.95 * once.rows.total() or len(valid.rows) < 10:
-        return None  # the same rows come up by themselves
-    shared = sum(1 for row in valid.rows if row in train.rows)
-    if 0 < shared < max(8, 0.03 * len(valid.rows)):
-        return None
-    return shared, len(valid.rows), shared == len(train.rows), False
-
-
-@rule("train-valid-overlap", revocable=True)
-def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
-    """Evaluation samples that are trained on, in part; all of them only where nothing else is evaluated on."""
-    part = trace.part(Rows)
-    train, valid = _roles(trace)
-    if not trace.part(Loaders).all:
-        yield from _overlap_by_hand(trace)
-    for loader in train:
-        models = _models(trace, loader)
-        facts = [
-            (other, _overlap(part.loaders[loader.number], part.loaders[other.number]))
-            for other in valid
-            if _follows(part, loader, other) and models & _models(trace, other)
-        ]
-        # What could not be compared may be a true validation: a loader of another kind, tensors without any loader.
-        proper = any(found is None or found[0] == 0 for _, found in facts) or _is_evaluated_elsewhere(
-            trace, models, train + valid
-        )
-        for other, found in facts:
-            if found is None or not found[0]:
-                continue
-            shared, of, covers, certain = found
-            within = shared == of
-            if proper and (within or covers):
-                continue  # the training score, or predictions for everything, besides a true validation
-            same = within and covers
-            yield Finding(
-                "train-valid-overlap",
-                f"{shared} of the {of} samples of the evaluation loader ({other.site}) are trained on ({loader.site})"
-                + (", and no other evaluation was seen." if within else "."),
-                evidence={"shared": shared, "evaluated": of, "by": "index" if certain else "value", "train_loader": loader.site},
-                where=other.site,
-                since_step=other.first_step,
-                severity="hint" if same else None if certain else "warning",
-            )
-
-
-def _overlap_by_hand(trace: Trace) -> Iterator[Finding]:
-    """Without loaders: evaluations that mix samples of the training with others.
-
-    Not: those of the training alone, and those of everything, which are no validation.
-    """
-    for found in trace.part(Overlaps).all.values():
-        if found.evaluated < 16 or found.shared < 8 or found.mixed < 0.5 * found.calls:
-            continue
-        if not 0.03 * found.evaluated <= found.shared <= 0.9 * found.evaluated or found.shared > 0.8 * found.trained:
-            continue
-        yield Finding(
-            "train-valid-overlap",
-            f"{found.shared} of the {found.evaluated} samples that are evaluated on are trained on as well.",
-            evidence={"shared": found.shared, "evaluated": found.evaluated, "by": "value", "trained": found.trained},
-            where=found.site,
-            since_step=found.first_step,
-            severity="warning",
-        )
-
-
-def _is_evaluated_elsewhere(trace: Trace, models: set[int], loaders: list[Loader]) -> bool:
-    """Whether those models are called without gradient on something else than batches of these loaders."""
-    known = {loader.number for loader in loaders}
-    return any(
-        kind.count and not kind.grad and kind.root.shapes in models and (kind.loader not in known or kind.fed < 0.5 * kind.count)
-        for kind in trace.part(Calls).kinds.values()
-    )
-
-
 @rule("not-shuffled")
 def not_shuffled(trace: Trace) -> Iterator[Finding]:
     """Training batches in a fixed order; a warning where the classes come one after the other."""
     part = trace.part(Rows)
-    for loader in _roles(trace)[0]:
+    for loader in roles(trace)[0]:
         facts = part.loaders.get(loader.number)
         if facts is None or not loader.sequential or loader.iterable or facts.label_batches < 4 or len(facts.label_counts) < 2:
             continue
@@ -182,46 +87,10 @@ def _unshuffled(site: str | None, inside: float, whole: float, is_sorted: bool, 
     )
 
 
-@rule("augmented-validation")
-def augmented_validation(trace: Trace) -> Iterator[Finding]:
-    """Evaluation batches that change from pass to pass, through a transform that training uses too."""
-    part = trace.part(Rows)
-    train, valid = _roles(trace)
-    trained = [part.loaders[loader.number] for loader in train if loader.number in part.loaders]
-    for loader in valid:
-        facts = part.loaders.get(loader.number)
-        if facts is None or facts.pairs or not loader.sequential or loader.iterable:
-            continue
-        shared = any(facts.base == other.base or (facts.transform and facts.transform == other.transform) for other in trained)
-        if not shared and not (facts.exact and facts.kind and any(facts.kind == other.kind for other in trained)):
-            continue
-        pairs = [
-            (a, b)
-            for a, b in zip(facts.firsts, facts.firsts[1:], strict=False)
-            if a[0] != b[0] and a[2] == b[2] and a[1] and b[1]
-        ]
-        repeats = len(facts.firsts) - 1 - sum(1 for a, b in zip(facts.firsts, facts.firsts[1:], strict=False) if a[0] != b[0])
-        changed = [(a, b) for a, b in pairs if sum(x != y for x, y in zip(a[1], b[1], strict=False)) >= 0.2 * len(a[1])]
-        if not changed or len(changed) < 0.5 * len(pairs) or repeats > len(pairs):
-            continue
-        first, second = changed[-1]
-        rows = sum(x != y for x, y in zip(first[1], second[1], strict=False))
-        yield Finding(
-            "augmented-validation",
-            f"The same {len(first[1])} evaluation samples were read twice and {rows} of them differed: "
-            + ("the random transform of the training data" if shared else f"what {loader.dataset} draws for training")
-            + f" is applied to them too ({len(changed)} of {len(pairs)} passes).",
-            evidence={"samples": len(first[1]), "changed": rows, "passes": len(pairs) + 1, "dataset": loader.dataset},
-            where=loader.site,
-            since_step=loader.first_step,
-            severity=None if shared else "warning",  # two datasets of one class: noise may be what it is about
-        )
-
-
 @rule("repeated-worker-randomness")
 def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
     """Workers that draw from copies of one generator, or that all set the same seed."""
-    for loader in _roles(trace)[0]:
+    for loader in roles(trace)[0]:
         facts = trace.part(Randomness).loaders.get(loader.number)
         if facts is None or not facts.workers:
             continue
@@ -263,7 +132,7 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
     The same input at every step is right where it is all there is; not where indices are drawn for it from far more.
     """
     part = trace.part(Rows)
-    for loader in _roles(trace)[0]:
+    for loader in roles(trace)[0]:
         facts = part.loaders.get(loader.number)
         if facts is None or facts.singles < 10 or facts.singles < loader.passes - 2 or (loader.length or 2) < 2:
             continue

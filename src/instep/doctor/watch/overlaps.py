@@ -2,6 +2,9 @@
 
 Something is concluded only where all training samples are known: epochs were seen to come again, every call of them was looked
 at, and no row is there twice. What was trained on in the last epoch counts; folds of a cross-validation may share a model.
+
+Where training draws its samples at random, again and again, there are no epochs. A sample that is evaluated on and was drawn
+before is known all the same, and so is an evaluation none of whose samples was drawn: then there is a true validation.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +21,7 @@ from instep.doctor.watch.loaders import Loaders, first_tensor
 ROWS = 16384
 LIMIT = 32
 LOOKS = 64  # evaluations of a line that are looked at
+TWICE = 2  # how often a sample was drawn, in the mean, when most have been: 6 of 7
 
 
 @dataclass(slots=True)
@@ -33,28 +37,52 @@ class Overlap:
     trained: int = 0  # rows that are trained on
 
 
+@dataclass(slots=True)
+class Reuse:
+    """Evaluations of one model in eval mode, where training draws its samples at random."""
+
+    site: str | None
+    first_step: int
+    shapes: int  # of the model
+    evaluations: int = 0  # that are over
+    clean: int = 0  # calls hardly any of whose samples had been trained on
+    blind: bool = False  # some samples could not be looked at
+    given: int = 0  # samples in all evaluations
+    evaluated: int = 0  # different samples
+    shared: int = 0  # of those: trained on before
+    trained: int = 0  # different samples that are trained on
+    drawn: bool = False  # samples are trained on again and again, in no order
+
+
 @dataclass
 class Overlaps:
     """The part of the trace about them."""
 
     all: dict[tuple[int, str | None], Overlap] = field(default_factory=dict)
+    drawn: dict[int, Reuse] = field(default_factory=dict)  # by the shapes of the model
+    again: dict[int, float] = field(default_factory=dict)  # share of the training samples that had come before, by the same
 
 
 class _Training:
     """The rows that one model is trained on."""
 
-    __slots__ = ("calls", "epoch", "known", "last")
+    __slots__ = ("again", "calls", "drawn", "epoch", "known", "last")
 
     def __init__(self) -> None:
         self.last: dict[float, int] = {}  # row -> the last call that had it
         self.calls = 0
+        self.drawn = 0  # rows, each as often as it came
+        self.again = 0  # of those: had come before
         self.epoch = 0  # calls before the first in which all rows came again, none before
         self.known = True
 
     def add(self, keys: list[float]) -> None:
-        if not self.known:
-            return
         again = sum(key in self.last for key in keys)
+        self.drawn, self.again = self.drawn + len(keys), self.again + again
+        if not self.known:
+            if len(self.last) < ROWS:
+                self.last.update(dict.fromkeys(keys, self.calls))
+            return
         if not self.epoch and again:
             self.epoch = self.calls
             self.known = self.known and again == len(keys)
@@ -70,32 +98,93 @@ class _Training:
         return None if begun - 2 < call <= begun + 2 else call > begun
 
 
+class _Evaluations:
+    """The evaluations of one model, one after the other: calls between two trainings belong together."""
+
+    __slots__ = ("fact", "given", "rows", "step")
+
+    def __init__(self, fact: Reuse) -> None:
+        self.fact = fact
+        self.rows: dict[float, bool] = {}  # different rows, and whether they had been trained on
+        self.step = fact.first_step
+        self.given = 0  # rows of the one that goes on
+
+    def add(self, step: int, answers: list[tuple[float, bool]]) -> None:
+        if step != self.step:
+            self.end()
+            self.step = step
+        self.given += len(answers)
+        used = sum(used for _, used in answers)
+        self.fact.clean += used <= 0.05 * len(answers)
+        if len(self.rows) < ROWS:
+            self.rows.update(answers)
+
+    def end(self) -> None:
+        """The evaluation that goes on is over."""
+        fact, given = self.fact, self.given
+        if given:
+            fact.evaluations += 1
+            fact.given += given
+            fact.evaluated, fact.shared = len(self.rows), sum(self.rows.values())
+        self.given = 0
+
+
 class OverlapWatch:
     """Fills `Overlaps`."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part, self._loaders = trace, trace.part(Overlaps), trace.part(Loaders)
         self._models: dict[int, _Training] = {}
+        self._shapes: dict[int, _Training] = {}  # the same by the shapes of the model: an average is evaluated in its place
         self._seen: dict[tuple[int, str | None], set[float]] = {}
+        self._evaluations: dict[int, _Evaluations] = {}
         self._ended = False
 
     def on_rest(self) -> None:
-        """Calls are not heard from now on: what is trained on is not known any more."""
+        """Calls are not heard from now on: what is trained on is not known any more. What was, has been."""
         self._ended = True
         self._models.clear()
 
+    def on_judge(self) -> None:
+        for shapes, training in self._shapes.items():
+            self._part.again[shapes] = training.again / max(training.drawn, 1)
+        for evaluations in self._evaluations.values():
+            if evaluations.step < self._trace.steps or self._trace.ended:
+                evaluations.end()
+            training = self._shapes[evaluations.fact.shapes]
+            evaluations.fact.trained, evaluations.fact.drawn = len(training.last), not training.known
+
     def after_call(self, call: Call) -> None:
-        if self._ended or self._loaders.all or not call.root.parameters:
+        if self._loaders.all or not call.root.parameters or (self._ended and call.grad):
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
-        if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096 or not is_rich(input):
+        is_known = input is not None and input.dim() >= 2 and 2 <= len(input) <= 4096 and is_rich(input)
+        if not call.grad and not call.training and call.root.shapes in self._shapes:
+            self._note_evaluation(call, input if is_known else None)
+        if self._ended or not is_known or input is None:
             return
         number = call.root.number
         if call.grad and call.training:
             if number in self._models or len(self._models) < LIMIT:
-                self._models.setdefault(number, _Training()).add(row_keys(input))
+                training = self._models.setdefault(number, _Training())
+                self._shapes[call.root.shapes] = training
+                training.add(row_keys(input))
         elif not call.grad and number in self._models:
             self._evaluated(call, self._models[number], input)
+
+    def _note_evaluation(self, call: Call, input: Tensor | None) -> None:
+        shapes = call.root.shapes
+        training = self._shapes[shapes]
+        if training.known or training.drawn < TWICE * len(training.last):
+            return  # in epochs, of which more is known; or what is trained on has hardly been seen yet
+        evaluations = self._evaluations.get(shapes)
+        if evaluations is None:
+            fact = self._part.drawn[shapes] = Reuse(call.site, self._trace.steps, shapes)
+            evaluations = self._evaluations[shapes] = _Evaluations(fact)
+        if input is None:
+            evaluations.fact.blind = True
+        else:
+            evaluations.add(self._trace.steps, [(key, key in training.last) for key in row_keys(input)])
 
     def _evaluated(self, call: Call, training: _Training, input: Tensor) -> None:
         if not training.known or training.epoch < 4 or training.calls < training.epoch:

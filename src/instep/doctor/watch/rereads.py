@@ -1,0 +1,169 @@
+"""Evaluations without a loader that read the same samples again, and whether they are the same then.
+
+Samples are known to be the same by their class numbers, all of them in the same order, and by their likeness: data that are made
+anew for each evaluation, in a fixed order of classes, are no likelier at their own place than at another. Left alone: models
+whose input another model gives, several calls for one loss (test-time augmentation), training that reads the same twice.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.likeness import likeness
+from instep.doctor.patches import Called
+from instep.doctor.row_keys import is_rich
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Loaders, first_tensor
+from instep.doctor.watch.losses import LossKind
+
+MODELS = 8
+PAIRS = 4  # of evaluations that are compared
+SAMPLES = 128  # of an evaluation
+LARGEST = 1 << 14  # numbers in a sample
+
+
+@dataclass(slots=True)
+class Reread:
+    """Evaluations of one model, each compared with the one before."""
+
+    site: str | None
+    first_step: int
+    shapes: int  # of the model
+    pairs: int = 0  # that had the same class numbers
+    same: int = 0  # of those: and the same samples, or nearly all of them
+    likeness: float = 0.0  # sum over the others, in standard errors: that samples are like what stood there before
+    compared: int = 0  # of those, how many could be
+    samples: int = 0
+
+
+@dataclass
+class Rereads:
+    """The part of the trace about them."""
+
+    all: dict[int, Reread] = field(default_factory=dict)  # by the shapes of the model
+
+
+class _Evaluation:
+    """What one evaluation has read so far."""
+
+    __slots__ = ("count", "labels", "samples", "spoilt", "step", "waiting")
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.samples: list[Tensor] = []
+        self.labels: list[Tensor] = []
+        self.count = 0
+        self.waiting = 0  # samples of the last call, until a loss says what they are
+        self.spoilt = False
+
+
+class RereadWatch:
+    """Fills `Rereads`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._part, self._loaders = trace, trace.part(Rereads), trace.part(Loaders)
+        self._trained: set[int] = set()  # shapes of models that are trained
+        self._learned: set[int] = set()  # … whose input has a graph
+        self._current: dict[int, _Evaluation] = {}
+        self._last: dict[int, _Evaluation] = {}
+
+    def after_call(self, call: Call) -> None:
+        shapes = call.root.shapes
+        if self._loaders.all or not call.root.parameters:
+            return
+        if call.grad:
+            self._note_training(call, shapes)
+        elif shapes in self._trained and not call.training:
+            self._note_evaluation(call, shapes)
+
+    def _note_training(self, call: Call, shapes: int) -> None:
+        if call.training and (shapes in self._trained or len(self._trained) < MODELS):
+            self._trained.add(shapes)
+            input = first_tensor(call.args)
+            if input is not None and input.requires_grad:
+                self._learned.add(shapes)
+
+    def _note_evaluation(self, call: Call, shapes: int) -> None:
+        fact = self._part.all.get(shapes)
+        if fact is None:
+            fact = self._part.all[shapes] = Reread(call.site, self._trace.steps, shapes)
+        if fact.pairs >= PAIRS:
+            return
+        evaluation = self._current.get(shapes)
+        if evaluation is None or evaluation.step != call.step:
+            self._end(shapes)
+            evaluation = self._current[shapes] = _Evaluation(call.step)
+        input = first_tensor(call.args)
+        others = any(other.step == call.step for key, other in self._current.items() if key != shapes)
+        spoilt = evaluation.waiting or others or shapes in self._learned or len(call.args) != 1
+        if spoilt or input is None or not _is_readable(input):
+            evaluation.spoilt = True
+        elif not evaluation.spoilt and evaluation.count < SAMPLES:
+            evaluation.samples.append(input.detach()[: SAMPLES - evaluation.count].float().clone())
+            evaluation.waiting = len(input)
+
+    def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
+        if input.requires_grad or not self._current or not isinstance(target, Tensor):
+            return
+        for evaluation in self._current.values():
+            if evaluation.step != self._trace.steps or not evaluation.waiting:
+                continue
+            plain = target.dim() == 1 and not target.is_floating_point() and len(target) == evaluation.waiting
+            evaluation.waiting = 0
+            if plain and target.device.type == "cpu":
+                evaluation.labels.append(target[: len(evaluation.samples[-1])].clone())
+                evaluation.count += len(evaluation.labels[-1])
+            else:
+                evaluation.spoilt = True
+
+    def on_judge(self) -> None:
+        for shapes, evaluation in list(self._current.items()):
+            if evaluation.step < self._trace.steps or self._trace.ended:
+                self._end(shapes)
+
+    def _end(self, shapes: int) -> None:
+        """An evaluation is over: compare it with the one before."""
+        evaluation, last = self._current.pop(shapes, None), self._last.get(shapes)
+        if evaluation is None:
+            return
+        if evaluation.spoilt or evaluation.waiting or not evaluation.samples:
+            self._last.pop(shapes, None)
+            return
+        self._last[shapes] = evaluation
+        if last is not None and last.step < evaluation.step and _are_equal(last.labels, evaluation.labels):
+            self._compare(self._part.all[shapes], last, evaluation)
+
+    def _compare(self, fact: Reread, last: _Evaluation, evaluation: _Evaluation) -> None:
+        if [one.shape for one in last.samples] != [one.shape for one in evaluation.samples] or not _fit(evaluation.samples):
+            return
+        before, after = torch.cat(last.samples), torch.cat(evaluation.samples)
+        changed = (before != after).flatten(1).any(1)
+        fact.pairs += 1
+        fact.samples = len(after)
+        if float(changed.float().mean()) < 0.2:
+            fact.same += 1
+            return
+        found = likeness(before, after, torch.cat(evaluation.labels))
+        if found is not None:
+            fact.compared += 1
+            fact.likeness += found
+
+
+def _is_readable(input: Tensor) -> bool:
+    return 2 <= input.dim() <= 4 and 2 <= len(input) <= 4096 and input[0].numel() <= LARGEST and is_rich(input)
+
+
+def _fit(samples: list[Tensor]) -> bool:
+    """Whether all batches have samples of one shape."""
+    return len({tuple(one.shape[1:]) for one in samples}) == 1
+
+
+def _are_equal(one: list[Tensor], other: list[Tensor]) -> bool:
+    return len(one) == len(other) and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+OBSERVERS = [RereadWatch]

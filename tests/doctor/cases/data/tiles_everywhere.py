@@ -1,0 +1,32 @@
+"""Tiles of a few large pictures, drawn at random; some tiles are meant to be kept apart."""
+
+import torch
+from torch import nn
+
+torch.manual_seed(22)
+pictures = torch.randn(6, 40, 40)
+pictures += 2 * torch.arange(6)[:, None, None] / 6 * torch.sin(torch.arange(40) / 3)
+grid = [(p, r, c) for p in range(6) for r in range(0, 33, 4) for c in range(0, 33, 4)]
+held_out = grid[::5]
+
+
+def tiles(places):
+    return torch.stack([pictures[p, r : r + 8, c : c + 8].flatten() for p, r, c in places]), torch.tensor(
+        [p for p, _, _ in places]
+    )
+
+
+model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 6))
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+for step in range(160):
+    x, y = tiles([grid[i] for i in torch.randint(0, len(grid), (32,)).tolist()])
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 40 == 39:
+        model.eval()
+        with torch.no_grad():
+            x, y = tiles(held_out)
+            print(step, (model(x).argmax(1) == y).float().mean().item())
+        model.train()
