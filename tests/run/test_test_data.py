@@ -131,3 +131,22 @@ def test_the_plan_and_the_progress_name_the_test(capsys: pytest.CaptureFixture[s
     number = f"{trainer.history.test['test/loss']:#.4g}"
     assert lines[-2] == f"epoch 3/3  step 12/12  test/loss {number}"
     assert lines[-1].endswith(f", test/loss {number}")
+
+
+def test_metrics_that_nothing_measures_are_said() -> None:
+    """In the plan: only evaluate(data) would have them."""
+    x, y = torch.randn(8, 3), torch.randint(0, 2, (8,))
+    words = "metrics are measured on valid= and test=, and there is neither: accuracy only by evaluate(data)"
+    for held_out, is_said in (({}, True), ({"valid": (x, y)}, False), ({"test": (x, y)}, False)):
+        model = nn.Linear(3, 2)
+        trainer = Trainer(
+            model,
+            loss=nn.functional.cross_entropy,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            train=(x, y),
+            batch_size=4,
+            epochs=1,
+            metrics="accuracy",
+            **held_out,
+        )
+        assert (words in trainer.plan().notes) is is_said

@@ -44,7 +44,7 @@ from instep.run.options import Options, as_arranged
 from instep.run.run import Run, Show
 from instep.run.state import RunState
 from instep.run.training_state import ModelState
-from instep.text import plural
+from instep.text import listed, plural
 
 
 def assemble(options: Options, show: Show) -> Run:
@@ -182,7 +182,7 @@ def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     precision = Precision(
         model, device, precision=options.precision, compile=options.compile, deterministic=options.deterministic
     )
-    notes += processes.shard_model(model, options.shard)
+    notes += [*processes.shard_model(model, options.shard), *_say_unmeasured(metrics, data.feed)]
     holders = find_holders(
         model, loss=options.loss, objective=options.objective, metrics=options.metrics, transform=data.feed.transforms[1]
     )
@@ -425,6 +425,13 @@ def _train_loader(options: Options, place: Place, data: Data, splitting: Splitti
     )
     loader.may_stay_on_host = splitting.is_on and data.feed.transforms[1] is None  # which takes a batch as a whole
     return loader
+
+
+def _say_unmeasured(metrics: Mapping[str, Metric], feed: Feed) -> list[str]:
+    """Metrics that no evaluation of the run measures."""
+    if not metrics or feed.valid or feed.test:
+        return []
+    return [f"metrics are measured on valid= and test=, and there is neither: {listed(metrics)} only by evaluate(data)"]
 
 
 def _find_metrics(given: Any) -> Mapping[str, Metric]:
