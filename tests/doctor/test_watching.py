@@ -21,7 +21,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
-from instep.doctor.step_sampling import BURST, EVERY, FIRST, multiplications
+from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE, FIRST, multiplications
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards, origin
 from instep.doctor.watch.gradients import Gradients
@@ -143,7 +143,7 @@ def test_a_long_run_is_watched_in_bursts() -> None:
     assert "missing-zero-grad" in {finding.id for finding in visit.findings}
 
 
-def test_steps_with_much_to_compute_are_all_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_steps_with_much_to_compute_more_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = FIRST + EVERY
     watched = []
     for limit in (23, 24):  # a step multiplies 4 × 2 × 3 times
@@ -153,7 +153,8 @@ def test_steps_with_much_to_compute_are_all_watched(monkeypatch: pytest.MonkeyPa
             for _ in range(steps):
                 step(model, optimizer)
         watched.append(visit.trace.part(Optimizers).all[0].steps)
-    assert watched[0] == steps
+    bursts = EVERY // EVERY_LARGE
+    assert FIRST + (bursts - 1) * (BURST - 1) <= watched[0] <= FIRST + (bursts + 1) * BURST
     assert watched[1] < FIRST + 4 * BURST
 
 
@@ -219,8 +220,7 @@ def test_a_line_is_the_users() -> None:
     assert (ask() or "").endswith(f"test_watching.py:{line}")
     assert not locator.is_users(torch.__file__)
     assert not locator.is_users(instep.__file__)
-    locator.roots = (str(Path(torch.__file__).parent),)
-    assert locator.is_users(torch.__file__)
+    assert Locator((str(Path(torch.__file__).parent),)).is_users(torch.__file__)
 
 
 def test_each_cause_is_said_once_and_may_be_withdrawn() -> None:

@@ -18,6 +18,7 @@ from instep.doctor.watch.loaders import Loaders, first_tensor
 ROWS = 16384
 LIMIT = 32
 LOOKS = 64  # evaluations of a line that are looked at
+EPOCH = 4  # calls of an epoch that tells anything
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class _Training:
         again = sum(key in self.last for key in keys)
         if not self.epoch and again:
             self.epoch = self.calls
-            self.known = self.known and again == len(keys)
+            self.known = again == len(keys) and self.epoch >= EPOCH
         self.known = self.known and len(set(keys)) == len(keys) and len(self.last) < ROWS
         self.calls += 1
         for key in keys:
@@ -87,6 +88,9 @@ class OverlapWatch:
     def after_call(self, call: Call) -> None:
         if self._ended or self._loaders.all or not call.root.parameters:
             return
+        training = self._models.get(call.root.number)
+        if training is not None and not training.known:
+            return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096 or not is_rich(input):
             return
@@ -98,7 +102,7 @@ class OverlapWatch:
             self._evaluated(call, self._models[number], input)
 
     def _evaluated(self, call: Call, training: _Training, input: Tensor) -> None:
-        if not training.known or training.epoch < 4 or training.calls < training.epoch:
+        if not training.known or training.epoch < EPOCH or training.calls < training.epoch:
             return
         key: Any = (call.root.number, call.site)
         found = self._part.all.get(key)
