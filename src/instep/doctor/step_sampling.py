@@ -14,6 +14,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
+from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import first_tensor
 
 FIRST = 128  # steps that are watched without rest
@@ -42,6 +43,8 @@ class StepSampling:
         self._modes: dict[int, bool] = {}
         self._multiplications = 0  # in the steps that are counted
         self._every, self._share = EVERY, SHARE
+        self._parameters = trace.part(Gradients).parameters
+        self._trainable: dict[int, bool] = {}  # parameter -> whether it required a gradient at the last look
 
     def wants_modules(self) -> dict[type, Any]:
         return {nn.Module: self._module_called}
@@ -78,6 +81,8 @@ class StepSampling:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
 
     def on_pass_begins(self, *_: Any) -> None:
+        if self._has_thawed():
+            self._begin_phase()
         self._stir()
 
     def on_pass_ends(self, *_: Any) -> None:
@@ -103,8 +108,17 @@ class StepSampling:
             self._modes[key] = mode
             self._stir()
 
+    def _has_thawed(self) -> bool:
+        """Whether parameters have been frozen, or set free, since the last pass over a loader began."""
+        alive = [(key, parameter.reference()) for key, parameter in self._parameters.items()]
+        now = {key: tensor.requires_grad for key, tensor in alive if tensor is not None}
+        before, self._trainable = self._trainable, now
+        return any(before.get(key, flag) is not flag for key, flag in now.items())
+
     def _begin_phase(self) -> None:
-        """An optimizer is made or loaded. Steps of the first phases are watched beside the share of the others."""
+        """An optimizer is made or loaded, or other parameters are trained.
+
+        Steps of the first phases are watched beside the share of the others."""
         if self._phases == PHASES:
             self._stir()
             return

@@ -178,18 +178,25 @@ class GradientWatch:
 
     def on_wake(self) -> None:
         """What the gradients hold is not known after a rest; it is again after the next clearing and backward."""
-        for key, parameter in self._parameters.items():
+        for parameter in self._parameters.values():
             parameter.held.clear()
             parameter.used = 0
+        self._hook_again()
+
+    def _hook_again(self) -> None:
+        """Put hooks back on; one that is frozen takes none until it is free again."""
+        for key, parameter in self._parameters.items():
             if key in self._hooks and key not in self._handles:
                 tensor = parameter.reference()
-                parameter.hooked = False
+                parameter.hooked = tensor is not None and tensor.requires_grad
                 if tensor is not None and tensor.requires_grad:
                     self._hook(parameter, tensor)
 
     # -- what happens to their gradients
 
     def on_backward(self, backward: Backward, _: Tensor) -> None:
+        if len(self._handles) < len(self._hooks):
+            self._hook_again()
         self.settle()
 
     def settle(self) -> None:
