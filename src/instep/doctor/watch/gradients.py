@@ -7,7 +7,7 @@ cannot be looked at, a call that clears is believed.
 """
 
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -149,9 +149,9 @@ class GradientWatch:
     def _hook(self, parameter: Parameter, tensor: Tensor) -> None:
         parameter.hooked = True
         handle = self._handles[parameter.key] = tensor.register_post_accumulate_grad_hook(self._hooks[parameter.key])
-        others: Any = tensor._post_accumulate_grad_hooks
-        if isinstance(others, OrderedDict) and len(others) > 1:
-            others.move_to_end(handle.id, last=False)  # one of the user's may step, and that uses what has arrived
+        hooks: Any = tensor._post_accumulate_grad_hooks
+        for other in [each for each in hooks if each != handle.id]:
+            hooks[other] = hooks.pop(other)  # after ours: one of the user's may step, and that uses what has arrived
 
     def _forget(self, key: int) -> None:
         self._hooks.pop(key, None)
