@@ -167,7 +167,7 @@ def test_after_a_rest_gradients_are_noted_before_hooks_of_the_users_run() -> Non
         assert visit.hub.resting
         known = visit.trace.part(Gradients).parameters[id(model.weight)]
         noted: list[int] = []
-        handle = model.weight.register_post_accumulate_grad_hook(lambda _: noted.append(known.arrivals))
+        handle = next(model.parameters()).register_post_accumulate_grad_hook(lambda _: noted.append(known.arrivals))
         for _ in range(EVERY - FIRST + BURST):
             step(model, optimizer)
         handle.remove()
