@@ -1,10 +1,11 @@
 """What the doctor costs: training steps watched and not watched, in turns, in CPU time.
 
 An MLP whose step takes about 0.6 ms (the worst case: there is least to hide behind) and a small transformer, one thread,
-AdamW, clipping and a schedule in the loop, after the first 200 steps, which are all looked at. Every watched block stands between
-unwatched ones of the same run; the table shows the ratio of the means of the fastest third of each kind, and the median of the
-ratios of neighbours. Then whole scripts, each a process of its own, with `python` and with `instep doctor` in turns: importing
-the doctor, the first steps and the report are in it. Last, memory over 100,000 watched steps.
+AdamW, clipping and a schedule in the loop, after the first steps, which are all looked at; of the larger ones also those first
+steps. Every watched block stands between unwatched ones of the same run; the table shows the ratio of the means of the fastest
+third of each kind, and the median of the ratios of neighbours. Then whole scripts, each a process of its own, with `python` and
+with `instep doctor` in turns: importing the doctor, the first steps and the report are in it; compiling the doctor's source,
+which happens once, is not. Last, memory over 100,000 watched steps.
 
     python benchmarks/doctor.py [--rounds 15] [--profile] [--only steps|scripts|memory]
 """
@@ -13,6 +14,7 @@ import argparse
 import cProfile
 import gc
 import itertools
+import os
 import pstats
 import resource
 import statistics
@@ -28,6 +30,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.step_sampling import FIRST
 from instep.doctor.watcher import Watcher
 
 
@@ -40,6 +43,7 @@ class Work:
     batch: Callable[[], tuple[Tensor, Tensor]]
     steps: int  # in a block
     aim: float
+    before: int = FIRST  # steps before them
     to_none: bool = True  # how gradients are cleared
 
 
@@ -85,14 +89,19 @@ WORKS = [
         lambda: (torch.randn(128, 784), torch.randint(10, (128,))),
         steps=30,
         aim=1.07,
+        before=30,
         to_none=False,
     ),
-    Work(
-        "transformer 4 × 128, 8 × 64 tokens",
-        Transformer,
-        lambda: (torch.randint(256, (8, 64)), torch.randint(256, (8, 64))),
-        steps=20,
-        aim=1.02,
+    *(
+        Work(
+            f"transformer 4 × 128, steps {before + 1} to {before + steps}",
+            Transformer,
+            lambda: (torch.randint(256, (8, 64)), torch.randint(256, (8, 64))),
+            steps=steps,
+            aim=1.02,
+            before=before,
+        )
+        for before, steps in ((30, 20), (FIRST, 64))
     ),
 ]
 
@@ -119,7 +128,7 @@ def block(work: Work, *, watched: bool) -> float:
     """Seconds of CPU time of a step."""
     with Watcher() if watched else nullcontext():
         steps = training(work)
-        for _ in range(200 if work.steps > 200 else 30):  # the first steps are looked at more closely; that is over soon
+        for _ in range(work.before):
             next(steps)
         begun = time.process_time()
         for _ in range(work.steps):
@@ -184,10 +193,12 @@ for epoch in range(epochs):
 SCRIPTS = {"rows": 90, "in place": 90, "images": 50}  # epochs: so many that a script takes 3 s and more
 
 
-def script_seconds(command: list[str]) -> float:
-    """Processor time of a process."""
+def script_seconds(command: list[str], bytecode: str) -> float:
+    """Processor time of a process that finds its bytecode in a folder, as an installed package has it."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = bytecode
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *command], check=True, capture_output=True)
+    subprocess.run([sys.executable, *command], check=True, capture_output=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -199,11 +210,12 @@ def measure_scripts(rounds: int) -> None:
         script = Path(folder) / "script.py"
         script.write_text(SCRIPT, encoding="utf-8")
         for kind, epochs in SCRIPTS.items():
-            command = [str(script), kind, str(epochs)]
-            plain, ratios = [script_seconds(command)], []
+            command, bytecode = [str(script), kind, str(epochs)], str(Path(folder) / "bytecode")
+            script_seconds(["-m", "instep", "doctor", str(script), kind, "1"], bytecode)  # writes it
+            plain, ratios = [script_seconds(command, bytecode)], []
             for _ in range(rounds):
-                watched = script_seconds(["-m", "instep", "doctor", *command])
-                plain.append(script_seconds(command))
+                watched = script_seconds(["-m", "instep", "doctor", *command], bytecode)
+                plain.append(script_seconds(command, bytecode))
                 ratios.append(2 * watched / (plain[-1] + plain[-2]))
             print(f"script, {kind:<30}{statistics.median(plain):>10.2f}{statistics.median(ratios):>8.3f}{'':>12}{1.07:>7.2f}")
 
@@ -234,7 +246,8 @@ def main() -> None:
     if given.only in (None, "steps"):
         print(f"{'':<38}{'ms a step':>10}{'ratio':>8}{'neighbours':>12}{'aim':>7}")
         for work in WORKS:
-            ms, ratio, neighbours = measure(work, given.rounds)
+            rounds = given.rounds if work.steps > 200 or work.before < FIRST else max(given.rounds // 3, 1)
+            ms, ratio, neighbours = measure(work, rounds)
             print(f"{work.name:<38}{ms:>10.3f}{ratio:>8.3f}{neighbours:>12.3f}{work.aim:>7.2f}")
     if given.only in (None, "scripts"):
         measure_scripts(max(given.rounds // 3, 1))

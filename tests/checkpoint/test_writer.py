@@ -93,7 +93,12 @@ def test_cores_that_are_free_help_with_a_large_copy(monkeypatch: pytest.MonkeyPa
     """What two threads copy is what one does; a small checkpoint starts none."""
     started: list[str] = []
     begin = threading.Thread.start
-    monkeypatch.setattr(threading.Thread, "start", lambda self: (started.append(self.name), begin(self))[1])
+
+    def note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note)
     monkeypatch.setattr("instep.checkpoint.copies.available_cores", lambda: 3 * torch.get_num_threads())
     large = {f"{number}": torch.randn(1 << 20) for number in range(5)}
     for tensors, is_helped in ((large, True), ({"small": torch.randn(9)}, False)):

@@ -96,12 +96,9 @@ def watch(given: DoctorOptions) -> int:
     """Run the script under the doctor, and what was asked for besides."""
     from instep.doctor.launch import Outcome
     from instep.doctor.launch import run as launch
-    from instep.doctor.second_run import Command, check_size
 
     assert given.target is not None
-    command = Command.of_now(given.target, given.arguments, module=given.module)
-    if "--confirm" in given.flags and "--confirm-here" not in given.flags:
-        check_size(command)
+    command = note_command(given)
     wanted, html = settings(given), place_of(given, "--html")
     baseline = baseline_to_write(given)
 
@@ -109,14 +106,27 @@ def watch(given: DoctorOptions) -> int:
         if baseline is not None:
             write_known(baseline, outcome)
         comparison = None
-        if given.flags & CONFIRM:
+        if command is not None and given.flags & CONFIRM:
             comparison = confirm(command, outcome, here="--confirm-here" in given.flags)
-        if html is not None:
+        if command is not None and html is not None:
             from instep.cli.doctor_page import write_page
 
             write_page(Path(html), command, outcome, wanted, comparison)
 
     return launch(wanted, given.target, given.arguments, module=given.module, then=then)
+
+
+def note_command(given: DoctorOptions) -> "Command | None":
+    """How the script is started, before it can change anything; None where nobody will ask."""
+    if not given.flags & CONFIRM and given.last("--html") is None:
+        return None
+    from instep.doctor.second_run import Command, check_size
+
+    assert given.target is not None
+    command = Command.of_now(given.target, given.arguments, module=given.module)
+    if "--confirm" in given.flags and "--confirm-here" not in given.flags:
+        check_size(command)
+    return command
 
 
 def write_known(path: Path, outcome: "Outcome") -> None:

@@ -164,8 +164,7 @@ class ProcessWatch:
         from instep.doctor.sites import Locator
         from instep.doctor.treatment import keep_start
 
-        locator = Locator()
-        locator.roots = self._settings.roots
+        locator = Locator(self._settings.roots)
         self._curves = Curves(locator, evaluations=self._settings.curves == "all")
         self._curves.install()
         if os.environ.get(PID) == str(os.getpid()):

@@ -8,7 +8,6 @@ import linecache
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -86,6 +85,8 @@ def from_pyproject(folder: Path) -> dict[str, Any]:
     for place in (folder, *folder.parents):
         path = place / "pyproject.toml"
         if path.is_file():
+            import tomllib
+
             try:
                 table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("instep", {}).get("doctor", {})
             except tomllib.TOMLDecodeError as error:

@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 _OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 _LIBRARIES = tuple(
@@ -21,9 +21,11 @@ class Locator:
     `roots` are folders that count as the user's whatever lies above them: that of a script inside an installed package.
     """
 
-    def __init__(self) -> None:
-        self.roots: tuple[str, ...] = ()
-        self._users: dict[CodeType, str] = {}  # the file of the user's code, "" for everybody else's
+    def __init__(self, roots: tuple[str, ...] = ()) -> None:
+        self._roots = roots
+        # By the name that code has for its file: code itself takes long to hash. "" for everybody else's.
+        self._users: dict[str, str] = {}
+        self._homes: dict[str, str] = {}  # the same of folders
         self._said: dict[tuple[str, int], str] = {}
 
     def site(self, depth: int = 1) -> str | None:
@@ -31,10 +33,10 @@ class Locator:
         frame: FrameType | None = sys._getframe(depth)
         users = self._users
         while frame is not None:
-            code = frame.f_code
-            file = users.get(code)
+            name = frame.f_code.co_filename
+            file = users.get(name)
             if file is None:
-                file = users[code] = self._file(code)
+                file = users[name] = self._owned(name)
             if file:
                 return self._text(file, frame.f_lineno)
             frame = frame.f_back
@@ -45,9 +47,7 @@ class Locator:
         found: list[str] = []
         between = inside = False
         for frame in self.frames(depth):
-            file = self._users.get(frame.f_code)
-            if file is None:
-                file = self._users[frame.f_code] = self._file(frame.f_code)
+            file = self._file(frame)
             if not file:
                 between = inside
                 continue
@@ -59,7 +59,7 @@ class Locator:
     def is_importing(self) -> bool:
         """Whether a library is being imported: what it does then is for itself."""
         for frame in self.frames():
-            owned = bool(self._file(frame.f_code))
+            owned = bool(self._file(frame))
             if owned or frame.f_code.co_name == "<module>":
                 return not owned
         return False
@@ -81,8 +81,13 @@ class Locator:
         """Whether a file is the user's own."""
         return bool(name) and bool(self._owned(name))
 
-    def _file(self, code: CodeType) -> str:
-        return self._owned(code.co_filename)
+    def _file(self, frame: FrameType) -> str:
+        """The file of the user's that a frame is in, "" for anybody else's."""
+        name = frame.f_code.co_filename
+        file = self._users.get(name)
+        if file is None:
+            file = self._users[name] = self._owned(name)
+        return file
 
     def _owned(self, name: str) -> str:
         """The path of a file of the user's, "" for anybody else's."""
@@ -90,11 +95,18 @@ class Locator:
             return name
         if name.startswith("<"):
             return ""
-        folder, file = os.path.split(os.path.abspath(name))
-        path = os.path.join(_real_folder(folder), file)
+        folder, file = os.path.split(name if name.startswith(os.sep) else os.path.abspath(name))
+        home = self._homes.get(folder)
+        if home is None:
+            home = self._homes[folder] = self._home(folder)
+        return home + file if home else ""
+
+    def _home(self, folder: str) -> str:
+        """The path of a folder of the user's, "" for anybody else's."""
+        path = _real_folder(folder).rstrip(os.sep) + os.sep
         if path.startswith(_OWN):
             return ""
-        if any(path.startswith(root) for root in self.roots):
+        if any(path.startswith(root) for root in self._roots):
             return path
         installed = path.startswith(_LIBRARIES) or any(part in path for part in _PACKAGES)
         return "" if installed else path

@@ -14,17 +14,19 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
+from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import first_tensor
 
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
 EVERY = 512  # steps from one burst to the next
-# Multiplications in the forwards of a step: larger steps are all watched. On one core of a CPU 1e8 of them take 10 ms or more
-# with their backward, next to which the tenth of a millisecond that watching costs does not show.
+SHARE = 0.05  # of the steps that may be watched because something rare woke it
+# Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
+# their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
 LARGE = 1e8
+EVERY_LARGE, SHARE_LARGE = 64, 0.2
 COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
-SHARE = 0.05  # of the steps that may be watched because something rare woke it
 # A new phase, as fine-tuning after pretraining, may be wrong where the first was right: so many steps of so many phases.
 PHASE, PHASES = 64, 8
 
@@ -40,10 +42,16 @@ class StepSampling:
         self._calls = 0
         self._modes: dict[int, bool] = {}
         self._multiplications = 0  # in the steps that are counted
-        self._large = False
+        self._every, self._share = EVERY, SHARE
+        self._parameters = trace.part(Gradients).parameters
+        self._trainable: dict[int, bool] = {}  # parameter -> whether it required a gradient at the last look
 
     def wants_modules(self) -> dict[type, Any]:
         return {nn.Module: self._module_called}
+
+    def before_call(self, call: Call) -> None:
+        if self._trace.steps < COUNTED and call.grad:
+            call.closely = True
 
     def _module_called(self, module: nn.Module, _: Any, output: Any, call: Call) -> None:
         if self._trace.steps < COUNTED and call.grad:
@@ -54,25 +62,27 @@ class StepSampling:
         steps = self._trace.steps
         self._watched += 1
         self._calls = 0
-        if steps == FIRST:
-            self._large = self._multiplications > LARGE * COUNTED
-        if steps >= self._until and not self._large:
+        if steps == FIRST and self._multiplications > LARGE * COUNTED:
+            self._every, self._share = EVERY_LARGE, SHARE_LARGE
+        if steps >= self._until:
             self._rest(steps)
 
     def after_call(self, _: Any) -> None:
         self._calls += 1
-        if self._calls > CALLS and self._trace.steps >= FIRST and not self._large:
+        if self._calls > CALLS and self._trace.steps >= FIRST:
             self._calls = 0
             self._rest(self._trace.steps)
 
     def on_alarm(self) -> None:
         steps = self._trace.steps
-        if steps % EVERY == 0:
+        if steps % self._every == 0:
             self._wake()
         else:
-            self._hub.alarm = min(self._hub.alarm, (steps // EVERY + 1) * EVERY)
+            self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
 
     def on_pass_begins(self, *_: Any) -> None:
+        if self._has_thawed():
+            self._begin_phase()
         self._stir()
 
     def on_pass_ends(self, *_: Any) -> None:
@@ -98,8 +108,17 @@ class StepSampling:
             self._modes[key] = mode
             self._stir()
 
+    def _has_thawed(self) -> bool:
+        """Whether parameters have been frozen, or set free, since the last pass over a loader began."""
+        alive = [(key, parameter.reference()) for key, parameter in self._parameters.items()]
+        now = {key: tensor.requires_grad for key, tensor in alive if tensor is not None}
+        before, self._trainable = self._trainable, now
+        return any(before.get(key, flag) is not flag for key, flag in now.items())
+
     def _begin_phase(self) -> None:
-        """An optimizer is made or loaded. Steps of the first phases are watched beside the share of the others."""
+        """An optimizer is made or loaded, or other parameters are trained.
+
+        Steps of the first phases are watched beside the share of the others."""
         if self._phases == PHASES:
             self._stir()
             return
@@ -112,7 +131,7 @@ class StepSampling:
             self._until = end
 
     def _stir(self) -> None:
-        if self._hub.resting and self._watched < FIRST + SHARE * self._trace.steps:
+        if self._hub.resting and self._watched < FIRST + self._share * self._trace.steps:
             self._wake()
 
     def _wake(self) -> None:
@@ -123,8 +142,11 @@ class StepSampling:
 
     def _rest(self, steps: int) -> None:
         self._hub.resting = True
-        self._hub.alarm = (steps // EVERY + 1) * EVERY
+        self._hub.alarm = self._next_burst(steps)
         self._hub.say("on_rest")
+
+    def _next_burst(self, steps: int) -> int:
+        return (steps // self._every + 1) * self._every
 
 
 def multiplications(module: nn.Module, output: Any) -> int:

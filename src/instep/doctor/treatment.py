@@ -20,8 +20,7 @@ DONE, START = ".fixes.json", "start.json"
 def treat(folder: Path) -> None:
     """Right after torch was imported: install the remedies, and record the curves."""
     told = json.loads((folder / SECOND_RUN).read_text())
-    locator = Locator()
-    locator.roots = tuple(root + os.sep for root in told["roots"] if root)
+    locator = Locator(tuple(root + os.sep for root in told["roots"] if root))
     protect(told["protected"])
     restore_start(folder)
     curves = Curves(locator, evaluations=True)

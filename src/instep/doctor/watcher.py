@@ -45,8 +45,7 @@ class Watcher:
         self.trace = Trace()
         self.trace.strict = self.settings.strict
         self.trace.probes = self.settings.probes
-        self.locator = Locator()
-        self.locator.roots = self.settings.roots
+        self.locator = Locator(self.settings.roots)
         self.hub = Hub(self.trace, self.locator)
         self.engine = Engine(self.trace, self.hub, admitted=self.settings.admitted, said=said, withdrawn=withdrawn)
         self._aloud = aloud

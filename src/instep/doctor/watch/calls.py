@@ -59,6 +59,7 @@ class Call:
     __slots__ = (
         "args",
         "batch",
+        "closely",
         "grad",
         "inference",
         "kind",
@@ -86,6 +87,7 @@ class Call:
         self.step = step  # optimizer steps before it
         self.batch: Pass | None = None  # the pass over a loader that last gave a batch
         self.kind: CallKind | None = None
+        self.closely = False  # whether somebody wants every module inside it: set that in `before_call`
 
 
 @dataclass(slots=True)
@@ -153,7 +155,8 @@ class CallWatch:
     """Keeps the stack of modules and tells of root calls: `before_call(call)`, `after_call(call)`.
 
     `on_module_seen(module, root)` comes once for each module, at the end of its first call. An observer that wants every call
-    of some kind of module has a method `wants_modules() -> dict[type, method]`; the method gets (module, args, output, call).
+    of some kind of module has a method `wants_modules() -> dict[type, method]`; the method gets (module, args, output, call). One
+    for `nn.Module` itself is asked only inside calls that are watched `closely`.
     """
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
@@ -163,6 +166,7 @@ class CallWatch:
         self._stack: list[nn.Module] = []
         self._call: Call | None = None
         self._wanted: list[tuple[type, Any]] = []
+        self._every: list[Any] = []  # that want all modules, where a call is watched closely
         self._by_type: dict[type, list[Any]] = {}
         self._seen: dict[int, weakref.ref[nn.Module]] = {}
         self._roots: dict[int, Root] = {}
@@ -178,7 +182,8 @@ class CallWatch:
         for observer in observers:
             wants = getattr(observer, "wants_modules", None)
             if wants is not None:
-                self._wanted += wants().items()
+                self._wanted += [(kind, method) for kind, method in wants().items() if kind is not nn.Module]
+                self._every += [method for kind, method in wants().items() if kind is nn.Module]
         self.on_wake()
 
     def on_wake(self) -> None:
@@ -241,6 +246,8 @@ class CallWatch:
             handlers = self._by_type[type(module)] = [h for kind, h in self._wanted if isinstance(module, kind)]
         if handlers:
             self._hub.tell(handlers, module, args, output, call)
+        if call.closely:
+            self._hub.tell(self._every, module, args, output, call)
         if not stack:
             call.output = output
             if len(rest) == 2:

@@ -8,7 +8,7 @@ cannot be looked at, a call that clears is believed.
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,8 @@ from instep.doctor.watch.backwards import Backward, Backwards
 ALWAYS = 24  # gradients of a parameter that are all looked at
 OFTEN = 8
 HELD = 64  # backwards that one gradient is known to hold
-SLICE = 2048  # elements of a gradient that are looked at first: one that was not cleared shows it there
+BEGINNING = 64  # elements of a gradient that are looked at first: most that were not cleared show it there
+SLICE = 2048  # elements spread over it that are looked at then
 WHOLE = 1 << 20  # elements beyond which a slice is all that is looked at
 WAITS = 24  # looks at values on an accelerator, for which the program waits
 
@@ -110,7 +111,8 @@ class GradientWatch:
         self._backwards = trace.part(Backwards)
         self._parameters = self._part.parameters
         self._anonymous = Backward(0, None, 0, None, None, False, False, 0, 0, None)
-        self._handles: dict[int, Any] = {}
+        self._hooks: dict[int, Callable[[Tensor], None]] = {}  # of all parameters that were ever hooked
+        self._handles: dict[int, Any] = {}  # of those that are now
         self._waits = 0
         self._elsewhere: dict[int, bool] = {}  # what the last look at an accelerator has shown, by optimizer
         self._speakers: dict[int, Parameter] = {}  # optimizer -> its smallest parameter whose gradient is cleared in place
@@ -140,15 +142,23 @@ class GradientWatch:
             parameter = self._parameters[id(tensor)] = Parameter(tensor, name or f"tensor{tuple(tensor.shape)}")
             weakref.finalize(tensor, self._forget, id(tensor)).atexit = False
         if not parameter.hooked and tensor.requires_grad and tensor.is_leaf:
-            parameter.hooked = True
-            self._handles[parameter.key] = tensor.register_post_accumulate_grad_hook(self._arrived(parameter))
+            self._hooks.setdefault(parameter.key, self._arrived(parameter))
+            self._hook(parameter, tensor)
         return parameter
 
+    def _hook(self, parameter: Parameter, tensor: Tensor) -> None:
+        parameter.hooked = True
+        handle = self._handles[parameter.key] = tensor.register_post_accumulate_grad_hook(self._hooks[parameter.key])
+        hooks: Any = tensor._post_accumulate_grad_hooks
+        for other in [each for each in hooks if each != handle.id]:
+            hooks[other] = hooks.pop(other)  # after ours: one of the user's may step, and that uses what has arrived
+
     def _forget(self, key: int) -> None:
+        self._hooks.pop(key, None)
         self._handles.pop(key, None)
         self._parameters.pop(key, None)
 
-    def _arrived(self, parameter: Parameter) -> Any:
+    def _arrived(self, parameter: Parameter) -> Callable[[Tensor], None]:
         held, backwards, anonymous, hub = parameter.held, self._backwards, self._anonymous, self._hub
 
         def arrived(_: Tensor) -> None:
@@ -161,15 +171,32 @@ class GradientWatch:
 
         return arrived
 
+    def on_rest(self) -> None:
+        """Hooks are taken off: a step of few microseconds would feel each of them."""
+        if not self._hub.compiled:
+            self.remove()
+
     def on_wake(self) -> None:
         """What the gradients hold is not known after a rest; it is again after the next clearing and backward."""
         for parameter in self._parameters.values():
             parameter.held.clear()
             parameter.used = 0
+        self._hook_again()
+
+    def _hook_again(self) -> None:
+        """Put hooks back on; one that is frozen takes none until it is free again."""
+        for key, parameter in self._parameters.items():
+            if key in self._hooks and key not in self._handles:
+                tensor = parameter.reference()
+                parameter.hooked = tensor is not None and tensor.requires_grad
+                if tensor is not None and tensor.requires_grad:
+                    self._hook(parameter, tensor)
 
     # -- what happens to their gradients
 
     def on_backward(self, backward: Backward, _: Tensor) -> None:
+        if len(self._handles) < len(self._hooks):
+            self._hook_again()
         self.settle()
 
     def settle(self) -> None:
@@ -258,10 +285,10 @@ def own_parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def is_zero(grad: Tensor, *, slice_only: bool = False) -> bool:
     """Whether all of a gradient is zero, as far as is looked: a part of it first, then the whole unless that is very large."""
-    values = grad.detach()
+    values = grad.detach() if grad.requires_grad else grad
     if values.layout is torch.strided and values.numel() > 2 * SLICE:
         flat = values.view(-1) if values.is_contiguous() else values[:1].reshape(-1)
-        if bool(flat[:: max(len(flat) // SLICE, 1)].any()):
+        if bool(flat[:BEGINNING].any()) or bool(flat[:: max(len(flat) // SLICE, 1)].any()):
             return False
         if slice_only or values.numel() > WHOLE:
             return True

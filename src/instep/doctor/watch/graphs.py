@@ -87,6 +87,7 @@ class GraphWatch:
         self._samples = call.grad and begun % SPARSE == 0 and begun != self._sampled
         if self._samples:
             self._sampled = begun
+            call.closely = True
 
     def _module_called(self, module: nn.Module, _: Any, output: Any, call: Any) -> None:
         if not self._samples or module._modules or not isinstance(output, Tensor) or output.grad_fn is None:

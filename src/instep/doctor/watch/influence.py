@@ -109,9 +109,10 @@ class InfluenceWatch:
             return
         if given.is_nested or given.dim() != 3:
             return
-        first = getattr(module, "batch_first", None)
-        if first is None and hasattr(module, "self_attn"):
-            first = module.self_attn.batch_first
+        first = vars(module).get("batch_first")  # not by the module's own search, which takes long to find nothing
+        attention = module._modules.get("self_attn") if first is None else None
+        if attention is not None:
+            first = attention.batch_first
         state.layers.append((type(module).__name__, bool(first), tuple(given.shape)))
 
     # -- which input is predicted

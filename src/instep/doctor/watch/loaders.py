@@ -167,6 +167,9 @@ class LoaderWatch:
 
 def first_tensor(batch: Any) -> Tensor | None:
     """The first tensor of a batch, in whatever it is packed."""
+    first = batch[0] if type(batch) in (tuple, list) and batch else batch
+    if isinstance(first, Tensor):
+        return first
     pending = [batch]
     while pending:
         part = pending.pop()

@@ -101,6 +101,8 @@ class MoveWatch:
     def _note_hushed(self, step: Step) -> None:
         """Gradients that the last backward filled, that are zero now, and that were not cleared with all others."""
         loud, self._loud, self._hushed = [reference() for reference in self._loud], [], []
+        if not loud:
+            return
         mine = {id(tensor) for group in step.optimizer.param_groups for tensor in group["params"]}
         held = [tensor for tensor in loud if tensor is not None and tensor.grad is not None and id(tensor) in mine]
         silent = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]

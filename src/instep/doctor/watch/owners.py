@@ -357,7 +357,8 @@ class OwnerWatch:
             yield from self._dead_of(record, homes)
 
     def _dead_of(self, record: OptimizerRecord, homes: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
-        trained = {home for key in record.parameters if key in homes and self._parameters[key].arrivals for home in homes[key]}
+        known = {key: self._parameters[key] for key in record.parameters if key in self._parameters}
+        trained = {home for key, parameter in known.items() if parameter.arrivals for home in homes.get(key, ())}
         for key in record.parameters:
             parameter = self._parameters.get(key)
             if parameter is None or parameter.arrivals or key not in homes:

@@ -198,7 +198,7 @@ class StructureWatch:
         """The names that the user's frames know, and those in the dictionaries and objects that stand there."""
         seen: set[int] = set()
         for frame in self._hub.locator.frames():
-            if not self._hub.locator._file(frame.f_code):
+            if not self._hub.locator._file(frame):
                 continue
             for names in (local_names(frame), dict(frame.f_globals) if id(frame.f_globals) not in seen else {}):
                 if len(seen) > 64:
