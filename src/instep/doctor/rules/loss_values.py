@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.rules.losses import _has_one_class
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.feeds import BOUNDS, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
 
@@ -50,6 +51,24 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
                 severity="hint" if name == "ReluBackward0" else "warning",
                 fix="no activation before a regression loss, or targets scaled into its range",
             )
+
+    yield from _outside_by_hand(trace)
+
+
+def _outside_by_hand(trace: Trace) -> Iterator[Finding]:
+    """A binary cross-entropy that is written by hand, whose targets lie above 1: it falls below 0, and has no lowest value."""
+    lowest = {site.site: site.lowest for site in trace.part(Backwards).sites.values()}
+    for site in trace.part(LossGraphs).sites.values():
+        if site.outside < 3 or not trace.has_share(site.outside, site.walked, 0.5) or not lowest.get(site.site, 0.0) < 0.0:
+            continue
+        yield Finding(
+            "targets-out-of-range",
+            f"A binary cross-entropy written by hand got targets from {site.low:.4g} to {site.high:.4g}, where 0 to 1 is "
+            f"expected, in {site.outside} of {site.walked} backwards that were looked at.",
+            evidence={"backwards": site.count, "outside": site.outside, "looked": site.walked, "min": site.low, "max": site.high},
+            where=site.site,
+            since_step=site.first_step,
+        )
 
 
 @rule("constant-loss", revocable=True, steps=10)

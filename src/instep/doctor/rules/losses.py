@@ -10,6 +10,7 @@ from instep.doctor.watch.feeds import Feed, Feeds
 from instep.doctor.watch.influence import Influences
 from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
 from instep.doctor.watch.lossgraphs import LossGraphs
+from instep.doctor.watch.optimizers import Optimizers
 
 SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
 
@@ -116,6 +117,17 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
             severity="error" if squashed else "warning",
         )
 
+    for site in trace.part(LossGraphs).sites.values():
+        if site.sigmoids >= 3 and trace.has_share(site.sigmoids, site.walked, 0.8):
+            yield Finding(
+                "sigmoid-before-bce-logits",
+                "A binary cross-entropy on logits, written by hand, got the result of a sigmoid in "
+                f"{site.sigmoids} of {site.walked} backwards that were looked at.",
+                evidence={"backwards": site.count, "proved": site.sigmoids, "examined": site.walked, "after": "sigmoid"},
+                where=site.site,
+                since_step=site.first_step,
+            )
+
 
 def _is_hand_made(kind: LossKind) -> bool:
     """Whether the input comes from what a sigmoid written by hand ends in; a layer's output may lie within 0..1 by chance."""
@@ -202,6 +214,26 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
             severity="warning" if feed.opaque == feed.looked else "error",
         )
     yield from _evaluated_on_scores(trace)
+    yield from _picked_by_hand(trace)
+
+
+def _picked_by_hand(trace: Trace) -> Iterator[Finding]:
+    """A loss by hand that is the negative mean of the targets' scores: nothing keeps them from growing."""
+    lowest = {site.site: site.lowest for site in trace.part(Backwards).sites.values()}
+    for site in trace.part(LossGraphs).sites.values():
+        if site.bare < 3 or not trace.has_share(site.bare, site.walked, 0.9) or not lowest.get(site.site, 0.0) < 0.0:
+            continue
+        if len(trace.part(Optimizers).all) > 1 or sum(each.count >= 3 for each in trace.part(LossGraphs).sites.values()) > 1:
+            continue  # a critic, perhaps, which something else keeps in bounds
+        yield Finding(
+            "nll-on-unnormalised",
+            f"The loss is the negative mean of the targets' scores in {site.bare} of {site.walked} backwards that were looked "
+            "at, and no logarithm of a softmax was taken: it has no lowest value.",
+            evidence={"backwards": site.count, "proved": site.bare, "looked": site.walked, "lowest": lowest[site.site]},
+            where=site.site,
+            since_step=site.first_step,
+            fix="log_probs = torch.log_softmax(scores, dim=1)  # then pick from these",
+        )
 
 
 def _evaluated_on_scores(trace: Trace) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.mean_losses import are_counts, divisor, is_mean
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards, past_ones
@@ -98,6 +99,7 @@ class CycleWatch:
         self._late: tuple[Step, bool] | None = None  # a step with a closure, and whether values were clipped before it
         self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
+        self._divisors: dict[int, float | None] = {}  # backward -> the count that its loss, a sum, was divided by
         self._waits = 0
         self._drawn: dict[int, Backward] = {}  # optimizer -> the last backward of its last cycle on batches drawn ahead
 
@@ -105,6 +107,7 @@ class CycleWatch:
         """What came before the rest does not go with what comes after it."""
         self._copies.clear()
         self._drawn.clear()
+        self._divisors.clear()
         self._tails.clear()
         self._weights = self._mean_loss = self._left = None
         self._pending = self._filled = self._value_clipped = False
@@ -130,6 +133,8 @@ class CycleWatch:
             or (backward.reduction is None and is_mean(past_ones(tensor.grad_fn)))
         ):
             place.means += 1
+        elif backward.reduction is None:
+            self._divisors[backward.number] = divisor(past_ones(tensor.grad_fn))
         self._pending, self._cleared = False, False
 
     def _note_left(self, backward: Backward) -> None:
@@ -246,6 +251,8 @@ class CycleWatch:
             self._note_step(step, step.fact, late[1])
 
     def _note_step(self, step: Step, fact: StepFact, value_clipped: bool) -> None:
+        if len(self._divisors) > LIMIT:
+            self._divisors.clear()
         number = step.record.number
         cycles = self._part.optimizers.get(number)
         if cycles is None:
@@ -320,7 +327,8 @@ class CycleWatch:
             batches = batches or self._are_drawn_ahead(fresh, number)
             if calls and batches and len({backward.loader for backward in fresh}) == 1:
                 place = self._backward_place(fresh[-1].site)
-                cycles.undivided += place.means >= 0.9 * place.count
+                counts = are_counts([self._divisors.get(backward.number) for backward in fresh])
+                cycles.undivided += counts or place.means >= 0.9 * place.count
 
     def _are_drawn_ahead(self, fresh: list[Backward], number: int) -> bool:
         """Whether about as many batches as there are backwards were drawn since the last step, all of one loader.
@@ -369,43 +377,6 @@ class CycleWatch:
 
 def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:
     return grad is not None and grad.layout is torch.strided
-
-
-def is_mean(node: Any, depth: int = 3) -> bool:
-    """Whether a graph begins with a mean, with a sum of terms of which one is an unweighted mean, or with a mixture of means."""
-    if node is None:
-        return False
-    if node.name() == "MeanBackward0" or getattr(node, "_saved_reduction", None) == 1:
-        return True
-    if depth <= 0 or node.name() != "AddBackward0":
-        return False
-    return any(is_mean(following, depth - 1) for following, _ in node.next_functions) or _is_mixture(node)
-
-
-def _is_mixture(node: Any) -> bool:
-    """Whether a sum is made of two means whose weights add up to 1, as `0.9 * loss + 0.1 * other`.
-
-    Not of equal weights: 0.5 may be one by the number of micro-batches.
-    """
-    weights = [weight for following, _ in node.next_functions if (weight := _weight(following)) is not None]
-    if len(weights) != 2 or min(weights) <= 0:
-        return False
-    return abs(sum(weights) - 1) < 1e-5 and abs(weights[0] - weights[1]) > 0.05
-
-
-def _weight(node: Any) -> float | None:
-    """The number by which a mean is multiplied; None where it is something else."""
-    if node is None or node.name() != "MulBackward0":
-        return None
-    (one, _), (other, _) = node.next_functions
-    if (one is None) == (other is None):
-        return None
-    mean, factor = (one, node._saved_other) if other is None else (other, node._saved_self)
-    if mean.name() == "NegBackward0":  # of log-probabilities
-        mean = mean.next_functions[0][0]
-    if not is_mean(mean, 1) or not isinstance(factor, Tensor):
-        return None
-    return float(factor) if factor.numel() == 1 and factor.device.type == "cpu" else None
 
 
 OBSERVERS = [CycleWatch]

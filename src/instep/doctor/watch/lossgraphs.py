@@ -1,12 +1,26 @@
 """Losses by hand, read from their graphs at backward: shapes that broadcast, softmax over the batch, gradients of zero."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import (
+    SHAPES,
+    bare_scores,
+    factor,
+    is_distribution,
+    is_sigmoid,
+    logits_of,
+    normalised_axis,
+    operation,
+    past_shapes,
+    picked_from,
+    shape_of,
+    summed_scores,
+)
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward, Backwards
@@ -17,19 +31,17 @@ from instep.doctor.watch.losses import SITE
 
 LIMIT = 128
 LOOKS = 6  # backwards of a line that are walked one by one, then every 64th
-NODES = 48
-# Nodes that work element by element, and the sums over everything that end a loss.
-PLAIN = VIEWS | {
-    f"{name}Backward0"
-    for name in (
-        "Mean", "Sum", "Neg", "Pow", "Abs", "Mul", "Div", "Add", "Sub", "Rsub", "Sqrt", "Exp", "Log", "Log1P", "Square",
-        "Maximum", "Minimum", "Clamp", "ClampMin", "ClampMax", "Relu", "Softplus", "Where", "Huber", "LogSigmoid", "Sigmoid",
-        "Tanh", "Gather", "Stack",
-    )
-} | {"DivBackward1", "PowBackward1", "ClampBackward1", "MulBackward1", "WhereBackward1"}  # fmt: skip
-
-
-SUMS = ("SumBackward1", "MeanBackward1")
+NODES = 64
+# Operations that work element by element, and the sums that end a loss.
+PLAIN = frozenset(
+    ("Neg", "Pow", "Abs", "Mul", "Div", "Add", "Sub", "Rsub", "Sqrt", "Rsqrt", "Exp", "Expm1", "Exp2", "Log", "Log1P", "Log2",
+     "Log10", "Square", "Maximum", "Minimum", "Clamp", "ClampMin", "ClampMax", "Relu", "LeakyRelu", "Elu", "Softplus", "Where",
+     "Huber", "LogSigmoid", "Sigmoid", "Tanh", "Cosh", "Sinh", "Asinh", "Atan", "Erf", "Erfc", "Sin", "Cos", "Hardtanh",
+     "Reciprocal", "MaskedFill", "MaskedSelect", "NanToNum", "Lerp", "Addcmul", "Addcdiv", "Gather", "Stack", "Index")
+) | {name.removesuffix("Backward0") for name in VIEWS if name.endswith("Backward0")}  # fmt: skip
+SUMS = ("Sum", "Mean", "Nansum", "LinalgVectorNorm", "Norm", "Logsumexp")  # over all axes or over some
+TOTALS = ("Dot", "Bmm")  # of two vectors
+LINEAR = {"Sum", "Mean", "Nansum", "Neg", "Add", "Sub", "Rsub", "Mul", "Div"} | SHAPES
 
 
 @dataclass(slots=True)
@@ -46,6 +58,11 @@ class GraphSite:
     squashed: int = 0  # a log-softmax on the way gets the result of a softmax
     squashed_at: str | None = None  # the line of that softmax
     softmax_rows: int = 0  # entries were picked row by row from a softmax over the rows
+    bare: int = 0  # nothing but picked scores of a layer
+    sigmoids: int = 0  # a binary cross-entropy on logits, by hand, gets the result of a sigmoid
+    outside: int = 0  # a binary cross-entropy by hand whose targets lie outside of 0..1
+    low: float = 0.0  # the lowest and the highest of those targets
+    high: float = 0.0
     zero: int = 0  # backwards that gave zero gradients only, from the first on
     alive: bool = False  # some gradient was not zero
     value: float | None = None
@@ -134,43 +151,51 @@ class LossGraphWatch:
             seen.shape = (rows, columns)
 
     def _walk(self, site: GraphSite, root: Any) -> None:
-        pending: list[tuple[Any, bool]] = [(root, True)]  # nodes, and whether each number of theirs is one of the loss
-        seen, squashed = 0, False
-        while pending and seen < NODES:
-            node, single = pending.pop(0)
-            seen += 1
-            name = node.name()
-            if name in SUMS:  # over everything at the end of a loss; over the classes further in
-                single = single and _shape(node) == ()
-            elif name == "LogSoftmaxBackward0":
+        # Nodes, whether each number of theirs is one of the loss, and whether only sums and numbers lie between.
+        pending: list[tuple[Any, bool, bool]] = [(root, True, True)]
+        uses: dict[Any, int] = {}
+        squashed = rows = False
+        while pending and len(uses) < NODES:
+            node, single, linear = pending.pop(0)
+            uses[node] = uses.get(node, 0) + 1
+            if uses[node] > 1:
+                continue
+            name = operation(node)
+            if name == "LogSoftmax":
                 squashed = squashed or _is_squashed(site, node)
                 continue
-            elif name not in PLAIN and name != "IndexBackward0":
+            if name in SUMS or name in TOTALS:  # over everything at the end of a loss; over the classes further in
+                single = single and (math.prod(shape_of(node)) == 1 or (linear and name != "Logsumexp"))
+            elif name not in PLAIN:
                 continue
-            if single and name in ("SubBackward0", "MulBackward0"):
+            linear = linear and name in LINEAR
+            if single and name in ("Sub", "Mul"):
                 self._look_at_shapes(site, node, name)
-            elif single and name in ("GatherBackward0", "IndexBackward0"):
-                site.softmax_rows += _picks_from_rows(node, name)
-            pending += [(child, single) for child, _ in node.next_functions if child is not None]
+            rows = rows or _picks_from_rows(node)
+            squashed = squashed or _is_squashed_by_hand(node)
+            pending += [(child, single, linear) for child, _ in node.next_functions if child is not None]
         site.squashed += squashed
+        site.softmax_rows += rows
+        site.bare += bare_scores(root)
+        _look_at_binary(site, uses)
 
     def _look_at_shapes(self, site: GraphSite, node: Any, name: str) -> None:
         children = [child for child, _ in node.next_functions]
         live = [child for child in children if child is not None]
         if len(children) != 2 or len(live) != 1 or live[0].name().endswith("AccumulateGrad"):
             return
-        result, given = _shape(node), _shape(live[0])
-        if result is None or given is None or len(result) != 2 or result[0] != result[1] or result[0] < 2:
+        result, given = shape_of(node), shape_of(live[0])
+        if len(result) != 2 or result[0] != result[1] or result[0] < 2:
             return
         rows = result[0]
         if given not in ((rows, 1), (rows,)) or live[0].name() in ("UnsqueezeBackward0", "TBackward0", "ExpandBackward0"):
             return
-        if name == "MulBackward0":
+        if name == "Mul":
             other = node._saved_other if children[0] is live[0] else node._saved_self
             if other is None or tuple(other.shape) != ((rows,) if len(given) == 2 else (rows, 1)):
                 return
         site.spread += 1
-        site.spread_by = name.removesuffix("Backward0")
+        site.spread_by = name
         site.shapes = (given, result)
 
 
@@ -185,39 +210,53 @@ def _is_squashed(site: GraphSite, node: Any) -> bool:
     return True
 
 
-def _shape(node: Any) -> tuple[int, ...] | None:
-    metadata = getattr(node, "_input_metadata", None)
-    return tuple(metadata[0].shape) if metadata else None
-
-
 def _leads(args: tuple[Any, ...], rows: int) -> bool:
     first = next((arg for arg in args if isinstance(arg, Tensor)), None)
     return first is not None and first.dim() >= 2 and first.shape[0] == rows
 
 
-def _picks_from_rows(node: Any, name: str) -> bool:
+def _is_squashed_by_hand(node: Any) -> bool:
+    """Whether a logarithm of a sum of exponentials gets what sums to 1 already."""
+    terms = summed_scores(node)
+    return terms is not None and is_distribution(node, terms[0])
+
+
+def _picks_from_rows(node: Any) -> bool:
     """Whether one entry of each row is picked from a matrix that is normalised over its rows."""
-    child = node.next_functions[0][0]
-    if child is None:
+    picked = picked_from(node)
+    shape = shape_of(picked) if picked is not None else ()
+    if len(shape) != 2 or min(shape) < 2 or shape[0] == shape[1]:
         return False
-    _, softmax = last_softmax(child)
-    if softmax is None:
+    _, softmax = last_softmax(picked)
+    if softmax is not None:
+        return shape_of(softmax) == shape and saved_axis(softmax, 2) == 0
+    return normalised_axis(picked) == 0
+
+
+def _look_at_binary(site: GraphSite, uses: dict[Any, int]) -> None:
+    """A binary cross-entropy by hand: a sigmoid that is taken for logits, targets outside of 0..1."""
+    logits = [past_shapes(each) for node in uses if (each := logits_of(node)) is not None]
+    site.sigmoids += any(uses.get(each, 0) > 1 and is_sigmoid(each) for each in logits)
+    factors = [found for node in uses if (found := factor(node)) is not None]
+    if any(logits_of(live) is not None and float(constant.max()) > 1.5 for constant, live in factors):
+        return  # counts: the other side of the likelihood is weighted as well
+    outside = [constant for constant, live in factors if past_shapes(live) in logits or _has_other_side(constant, live, factors)]
+    ranges = [(float(constant.min()), float(constant.max())) for constant in outside]
+    beyond = [(low, high) for low, high in ranges if high > 1.5]
+    if beyond:
+        site.outside += 1
+        site.low, site.high = min(site.low, *(low for low, _ in beyond)), max(site.high, *(high for _, high in beyond))
+
+
+def _has_other_side(constant: Tensor, live: Any, factors: list[tuple[Tensor, Any]]) -> bool:
+    """Whether t log(p) goes with (1 - t) log(1 - p)."""
+    if operation(live) not in ("Log", "LogSigmoid"):
         return False
-    shape = _shape(softmax)
-    if shape is None or len(shape) != 2 or shape[1] < 2 or shape[0] < 2 or shape[0] == shape[1] or saved_axis(softmax, 2) != 0:
-        return False
-    if name == "GatherBackward0":
-        return saved_axis(node, 2) == 1
-    first = node._saved_indices[0] if node._saved_indices else None
-    if (
-        not isinstance(first, Tensor)
-        or first.dim() != 1
-        or len(first) != shape[0]
-        or first.is_floating_point()
-        or first.dtype == torch.bool
-    ):
-        return False
-    return first.device.type == "cpu" and bool((first == torch.arange(shape[0])).all())
+    return any(
+        operation(other) == operation(live) and other is not live and each.shape == constant.shape
+        and bool(((each + constant - 1).abs() < 1e-4).all())
+        for each, other in factors
+    )  # fmt: skip
 
 
 OBSERVERS = [LossGraphWatch]

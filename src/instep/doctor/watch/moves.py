@@ -91,12 +91,16 @@ class MoveWatch:
             self._note_frozen(step)
 
     def _note_frozen(self, step: Step) -> None:
-        for group in step.optimizer.param_groups:
-            for tensor in group["params"]:
-                if not tensor.requires_grad and tensor.grad is not None and len(self._frozen) < 32:
-                    known = self._parameters.get(id(tensor))
-                    if known is not None and known.arrivals:
-                        self._frozen.append((tensor, sample(tensor)))
+        """Those that were trained before; and, beside others that learn, those without a gradient, which torch's optimizers
+        leave alone and others may not."""
+        mine = [tensor for group in step.optimizer.param_groups for tensor in group["params"]]
+        learns = any(tensor.requires_grad and tensor.grad is not None for tensor in mine)
+        for tensor in mine:
+            if tensor.requires_grad or len(self._frozen) >= 32:
+                continue
+            known = self._parameters.get(id(tensor))
+            if known is not None and ((tensor.grad is None and learns) or (tensor.grad is not None and known.arrivals)):
+                self._frozen.append((tensor, sample(tensor)))
 
     def _note_hushed(self, step: Step) -> None:
         """Gradients that the last backward filled, that are zero now, and that were not cleared with all others."""
@@ -132,7 +136,7 @@ class MoveWatch:
             if fact is None:
                 fact = facts[known.key] = FrozenMove(known.name, step.record.number, step.site, self._trace.steps - 1)
             fact.looks += 1
-            if now != values:
+            if now != values and (tensor.grad is not None or _is_beyond_rounding(now, values)):
                 fact.moves += 1
                 fact.change = max([fact.change, *(abs(a - b) for a, b in zip(now, values, strict=True))])
 
@@ -201,6 +205,11 @@ class MoveWatch:
 def _has_gradients(step: Step) -> bool:
     """Whether gradients were put there by hand: evolution strategies and their like."""
     return any(tensor.grad is not None for group in step.optimizer.param_groups for tensor in group["params"])
+
+
+def _is_beyond_rounding(now: list[float], values: list[float]) -> bool:
+    """A projection that is done again may change the last digit."""
+    return any(abs(a - b) > 1e-6 * abs(b) for a, b in zip(now, values, strict=True))
 
 
 def _is_chosen(step: int) -> bool:
