@@ -43,7 +43,7 @@ class Cycles:
     clear_site: str | None = None  # of the clearing before the last lost step
     backward_site: str | None = None  # of the last backward before that
     sites: Counter[str | None] = field(default_factory=Counter)  # of the backwards in its cycles
-    mixed: int = 0  # steps whose gradients hold backwards of several lines
+    mixed: int = 0  # steps whose gradients hold backwards of several lines, or of losses that reach other parameters
     mixed_sites: tuple[str | None, ...] = ()
     tails: deque[tuple[int, int]] = field(
         default_factory=lambda: deque(maxlen=64)
@@ -208,7 +208,10 @@ class CycleWatch:
         if self._have_moved():
             place.moved += 1
         elif following.site == backward.site:
-            is_new = self._trace.batches == 0 or following.batches > backward.batches
+            by_hand = self._trace.batches == 0
+            if by_hand and following.lines != backward.lines:
+                return  # two losses through one helper, perhaps on the same samples
+            is_new = by_hand or following.batches > backward.batches
             if not is_new and discard.site is None:
                 return
             place.first_thrown = place.first_thrown or discard.step
@@ -311,10 +314,11 @@ class CycleWatch:
             cycles.tails.append((tail[1], size))
         else:
             cycles.plain_sizes[size] += 1
-        if len(sites) > 1:
+        several = len(sites) > 1 or len({backward.lines for backward in fresh}) > 1
+        if several or len({backward.accumulated for backward in fresh}) > 1:
             cycles.mixed += 1
-            cycles.mixed_sites = tuple(dict.fromkeys(backward.site for backward in fresh))
-        elif size > 1 and not fact.closure:
+            cycles.mixed_sites = _telling_lines(fresh)
+        if not several and size > 1 and not fact.closure:
             calls = len({backward.calls for backward in fresh}) == size
             batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
             batches = batches or self._are_drawn_ahead(fresh, number)
@@ -365,6 +369,16 @@ class CycleWatch:
                 tensor = probe.reference()
                 if tensor is not None and tensor.grad is not None:
                     self._tails[number] = (probe.held[-1].number, left)
+
+
+def _telling_lines(backwards: list[Backward]) -> tuple[str | None, ...]:
+    """Their lines; where all of them go through one helper, the innermost lines that differ."""
+    sites = tuple(dict.fromkeys(backward.site for backward in backwards))
+    if len(sites) == 1:
+        for outer in zip(*(backward.lines for backward in backwards), strict=False):
+            if len(set(outer)) > 1:
+                return tuple(dict.fromkeys(outer))
+    return sites
 
 
 def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:
