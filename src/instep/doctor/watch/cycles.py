@@ -31,7 +31,9 @@ class Cycles:
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
     plain_sizes: Counter[int] = field(default_factory=Counter)  # of those that do not begin with what an epoch has left over
-    recent_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    # (its step, size) where the size is another than before, or steps in between were not watched
+    runs: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=128))
+    last_step: int = -2  # its last step that was noted
     undivided: int = 0  # steps on several micro-batches and nothing else, whose backwards began at a mean, undivided
     by_hand: int = 0  # of the sampled steps: the gradients were written by hand after the backward
     halved: int = 0  # of the sampled steps: the gradients were divided by the number of backwards
@@ -49,6 +51,8 @@ class Cycles:
         default_factory=lambda: deque(maxlen=64)
     )  # at ends of passes: (left over, size of the step, or 0)
     passes: int = 0  # ends of passes with backwards for it
+    # without a loader: (steps of all optimizers, backwards) that were cleared unused between two of its cycles
+    drops: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=64))
 
 
 @dataclass(slots=True)
@@ -99,6 +103,7 @@ class CycleWatch:
         self._tails: dict[int, tuple[int, int]] = {}  # optimizer -> (number of the last backward, how many are left over)
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
         self._waits = 0
+        self._dropped: list[Backward] = []  # that were cleared unused since the last step, without a loader
         self._drawn: dict[int, Backward] = {}  # optimizer -> the last backward of its last cycle on batches drawn ahead
 
     def on_wake(self) -> None:
@@ -106,6 +111,7 @@ class CycleWatch:
         self._copies.clear()
         self._drawn.clear()
         self._tails.clear()
+        self._dropped.clear()
         self._weights = self._mean_loss = self._left = None
         self._pending = self._filled = self._value_clipped = False
         self._cleared = False
@@ -208,9 +214,11 @@ class CycleWatch:
         if self._have_moved():
             place.moved += 1
         elif following.site == backward.site:
-            by_hand = self._trace.batches == 0
+            by_hand = not self._loaders.feeds(self._trace.backwards)
             if by_hand and following.lines != backward.lines:
                 return  # two losses through one helper, perhaps on the same samples
+            if by_hand and len(self._dropped) < LIMIT:
+                self._dropped.append(backward)
             is_new = by_hand or following.batches > backward.batches
             if not is_new and discard.site is None:
                 return
@@ -263,7 +271,7 @@ class CycleWatch:
         before, held = fact.used_held, probe.held
         fresh = held[before:] if before < len(held) else held
         if fact.fresh and fresh:
-            self._note_cycle(cycles, fact, fresh, number)
+            self._note_cycle(cycles, fact, fresh, step)
             tensor = probe.reference()
             if fact.stale and probe.device == "cpu" and tensor is not None and _is_dense(tensor.grad) and self._is_sampled():
                 self._left = (cycles, probe, tensor.grad.detach().reshape(-1).clone())
@@ -301,10 +309,13 @@ class CycleWatch:
             current = self._backwards.current
             cycles.backward_site = current.site if current is not None else None
 
-    def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], number: int) -> None:
-        size = len(fresh)
+    def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], step: Step) -> None:
+        size, number, position = len(fresh), step.record.number, step.record.all_steps
         cycles.sizes[size] += 1
-        cycles.recent_sizes.append(size)
+        if position != cycles.last_step + 1 or not cycles.runs or cycles.runs[-1][1] != size:
+            cycles.runs.append((position, size))
+        cycles.last_step = position
+        self._note_drops(cycles, fact, fresh)
         sites = {backward.site for backward in fresh}
         for backward in fresh:
             cycles.sites[backward.site] += 1
@@ -320,11 +331,21 @@ class CycleWatch:
             cycles.mixed_sites = _telling_lines(fresh)
         if not several and size > 1 and not fact.closure:
             calls = len({backward.calls for backward in fresh}) == size
-            batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
+            batches = not self._loaders.feeds(self._trace.backwards) or len({backward.batches for backward in fresh}) == size
             batches = batches or self._are_drawn_ahead(fresh, number)
             if calls and batches and len({backward.loader for backward in fresh}) == 1:
                 place = self._backward_place(fresh[-1].site)
                 cycles.undivided += place.means >= 0.9 * place.count
+
+    def _note_drops(self, cycles: Cycles, fact: StepFact, fresh: list[Backward]) -> None:
+        """What an epoch without a loader has left over and the next one cleared: fewer backwards than make up a step."""
+        mine = [backward for backward in self._dropped if backward.lines == fresh[-1].lines]
+        if not mine:
+            return
+        self._dropped = [backward for backward in self._dropped if backward.lines != fresh[-1].lines]
+        if cycles.plain_sizes and len(mine) < cycles.plain_sizes.most_common(1)[0][0] and mine[0].step == mine[-1].step:
+            cycles.drops.append((fact.number, len(mine)))
+            self._backward_place(mine[-1].site).thrown -= len(mine)
 
     def _are_drawn_ahead(self, fresh: list[Backward], number: int) -> bool:
         """Whether about as many batches as there are backwards were drawn since the last step, all of one loader.
