@@ -42,6 +42,21 @@ class Locator:
             frame = frame.f_back
         return None
 
+    def lines(self, depth: int = 1, limit: int = 4) -> tuple[str, ...]:
+        """The user's lines on the stack, the innermost first: they tell apart what goes through one helper."""
+        found: list[str] = []
+        frame: FrameType | None = sys._getframe(depth)
+        users = self._users
+        while frame is not None and len(found) < limit:
+            code = frame.f_code
+            file = users.get(code)
+            if file is None:
+                file = users[code] = self._file(code)
+            if file:
+                found.append(self._text(file, frame.f_lineno))
+            frame = frame.f_back
+        return tuple(found)
+
     def outer_sites(self, depth: int = 1) -> list[str]:
         """The user's lines further out that called a library which called the user back: `trainer.fit(…)` of a framework."""
         found: list[str] = []

@@ -18,6 +18,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.steps = 0  # optimizer steps that have ended; one inside another (SAM, a wrapper) counts once
+        self.watched = 0  # of those, how many were watched: what the counts of calls and backwards are compared with
         self.backwards = 0  # backward calls begun
         self.calls = 0  # root calls begun
         self.batches = 0  # batches drawn from loaders

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import CyclePart
+from instep.doctor.watch.cycles import CyclePart, Cycles
+from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 
@@ -24,7 +25,7 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
             continue
         if not cycles.sampled or cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
             continue  # divided by hand, or written anew; or nobody knows
-        if not trace.batches and (len(trace.part(Optimizers).all) > 1 or cycles.undivided < 5):
+        if not trace.part(Loaders).feeds(trace.backwards) and (len(trace.part(Optimizers).all) > 1 or cycles.undivided < 5):
             continue  # real and fake of a GAN, perhaps
         size, site = cycles.sizes.most_common(1)[0][0], cycles.sites.most_common(1)[0][0]
         if size < 2:
@@ -46,21 +47,41 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _regular_leaks(sizes: list[int]) -> tuple[int, list[int]]:
-    """Where no loader tells when an epoch ends: cycles of two sizes, the larger by less than a cycle, at equal distances."""
+def _regular_leaks(cycles: Cycles) -> tuple[int, list[int]]:
+    """Where no loader tells when an epoch ends: cycles of two sizes, the larger by less than a cycle, at equal distances.
+
+    The first epoch begins with nothing left over. A last cycle that is smaller than the others, as where the rest of an epoch
+    gets a step of its own, has larger ones from the beginning.
+    """
+    runs = list(cycles.runs)
+    sizes = {size for _, size in runs}
     small, large = min(sizes, default=0), max(sizes, default=0)
-    places = [i for i, size in enumerate(sizes) if size == large]
-    distances = {b - a for a, b in itertools.pairwise(places)}
-    if (
-        small < 2
-        or not small < large < 2 * small
-        or set(sizes) != {small, large}
-        or len(places) < 3
-        or len(distances) != 1
-        or distances == {1}
-    ):
+    places = [place for place, size in runs if size == large]
+    distances = [b - a for a, b in itertools.pairwise(places)]
+    if small < 2 or not small < large < 2 * small or len(sizes) != 2 or len(places) < 3:
+        return small, []
+    if any(b - a > 1 for (a, size), (b, _) in itertools.pairwise(runs) if size == large):
+        return small, []
+    least = min(distances)
+    steady = least > 1 and all(distance % least == 0 for distance in distances)
+    is_first_known = len(runs) < (cycles.runs.maxlen or 0)
+    if not steady or (is_first_known and places[0] - runs[0][0] != least):
         return small, []
     return small, [large - small] * len(places)
+
+
+def _regular_drops(trace: Trace, cycles: Cycles) -> list[int]:
+    """The same where the next epoch clears what is left: the same number each time, at equal distances or where epochs end."""
+    left = [count for _, count in cycles.drops]
+    places = [place for place, _ in cycles.drops]
+    if len(left) < 2 or len(set(left)) > 1:
+        return []
+    epochs = trace.part(Epochs)
+    ends = {*epochs.evaluations, *epochs.trains}
+    distances = {b - a for a, b in itertools.pairwise(places)}
+    if all(place in ends for place in places) or (len(distances) == 1 and (len(left) > 2 or distances == {places[0]})):
+        return left
+    return []
 
 
 @rule("accumulation-tail")
@@ -75,8 +96,10 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
             continue
         dropped = [left for left, used_by in cycles.tails if used_by == 0]
         leaked = [left for left, used_by in cycles.tails if used_by > size]
-        if not trace.batches:
-            size, leaked = _regular_leaks(list(cycles.recent_sizes))
+        if not trace.part(Loaders).feeds(trace.backwards):
+            dropped = _regular_drops(trace, cycles)
+            if not dropped:
+                size, leaked = _regular_leaks(cycles)
         if len(dropped) + len(leaked) < 2 or len(dropped) + len(leaked) < 0.5 * min(cycles.passes - 1, 64):
             continue
         left = (dropped or leaked)[-1]
@@ -89,7 +112,7 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
                 "optimizer": optimizer.name,
                 "backwards_per_step": size,
                 "left_over": left,
-                "passes": cycles.passes,
+                "passes": cycles.passes or len(dropped) + len(leaked),
                 "dropped": len(dropped),
                 "leaked": len(leaked),
                 "batches": next((loader.length for loader in trace.part(Loaders).all if loader.trained), None),

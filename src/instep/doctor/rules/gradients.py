@@ -230,22 +230,24 @@ def gradients_discarded(trace: Trace) -> Iterator[Finding]:
     by_hand = any(cycles.by_hand > 0.5 * cycles.sampled for cycles in part.optimizers.values() if cycles.sampled)
     skipped = trace.part(Scaling).skipped
     for place in part.backwards.values():
-        if by_hand or place.moved >= 3 or place.used < 2:
+        if place.moved >= 3 or place.used < 2:
             continue
         thrown = place.thrown - skipped
-        if thrown >= 4 and trace.has_share(thrown, thrown + place.used, 0.3):
+        if not by_hand and thrown >= 4 and trace.has_share(thrown, thrown + place.used, 0.3):
             yield _discarded(place, thrown)
             continue
-        starved = _starved(trace) if place.repeated - skipped >= 4 else []
+        lost = place.repeated + place.thrown - skipped  # without a loader nobody knows which of the two
+        starved = _starved(trace) if lost >= 4 else []
         if starved:
-            yield _discarded(place, place.repeated - skipped, starved)
+            yield _discarded(place, lost, starved)
 
 
 def _starved(trace: Trace) -> list[str]:
     """Parameters of optimizers that get gradients, none of which is there when a step comes: heads of tasks, for instance.
 
     Gradients that are cleared before another backward on the same batch prove nothing by themselves: those of an attack on
-    the inputs are thrown away on purpose. But no parameter is in an optimizer to have all of its gradients thrown away.
+    the inputs are thrown away on purpose, and those that a surgery of gradients reads are written back. But no parameter is in
+    an optimizer to have all of its gradients thrown away.
     """
     stepping = {optimizer.number for optimizer in trace.part(Optimizers) if optimizer.totals.get("fresh", 0) >= 4}
     known = trace.part(Gradients).parameters.values()

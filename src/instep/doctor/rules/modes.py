@@ -36,7 +36,7 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
         else:
             sure = held_out and kind.graded + stretch.kept > 0
             by_hand = kind.compared if _is_unknown_to_training(trace, root) else 0
-            sure = sure or (kind.graded + by_hand > 0.5 * kind.count and _apart(stretch, trace.steps))
+            sure = sure or (kind.graded + by_hand > 0.5 * kind.count and _apart(stretch, trace.watched))
         if not sure:
             continue
         how = "with a graph that nobody used" if stretch.grad else "without gradient"
@@ -67,9 +67,9 @@ def _is_unknown_to_training(trace: Trace, root: Root) -> bool:
     return known > 0 and not trained
 
 
-def _apart(stretch: Stretch, steps: int) -> bool:
-    """Whether the calls come in rows, or now and then: not once in every training step."""
-    return stretch.long_rows >= 0.5 * stretch.rows or stretch.rows <= 0.34 * (steps - stretch.first_step + 1)
+def _apart(stretch: Stretch, watched: int) -> bool:
+    """Whether the calls come in rows, or now and then: not once in every training step that was watched."""
+    return stretch.long_rows >= 0.5 * stretch.rows or stretch.rows <= 0.34 * (watched - stretch.watched + 1)
 
 
 def _parts(root: Root) -> str:
@@ -109,7 +109,7 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
     for mode in trace.part(Modes).all.values():
         trained = mode.train_steps + mode.eval_steps
         in_rows = mode.wasted >= 2 * mode.wasted_stretches
-        apart = mode.wasted_stretches <= 0.34 * (max(trace.steps, trace.backwards) - mode.wasted_first + 1)
+        apart = mode.wasted_stretches <= 0.34 * (max(trace.watched, trace.backwards) - mode.wasted_watched + 1)
         if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
             trained = trace.steps  # an average of what is trained
         if not trace.steps and in_rows and trace.part(ByHand).moved:

@@ -92,7 +92,7 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         calls = sum(kind.count for kind in trace.part(Calls).kinds.values() if kind.root.number == number and kind.trained)
         losses = [kind for kind in trace.part(Losses).kinds.values() if kind.with_graph]
         # A whole network of its own may be a feature loss that nobody froze; not where there are only class numbers to learn.
-        doubtful = not partly and (calls > 1.2 * trace.steps or not all(kind.hard for kind in losses))
+        doubtful = not partly and (calls > 1.2 * trace.watched or not all(kind.hard for kind in losses))
         model = _root_name(trace, number)
         what = "parameters that belong to no module" if number == NOBODY else f"parameters of {model}"
         yield Finding(

@@ -68,10 +68,11 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
         if scheduler.steps < 2 or owner.all_steps < 30 or scheduler.name == "ReduceLROnPlateau":
             continue
         finding = None
-        if scheduler.steps >= 0.7 * owner.all_steps:
+        made = scheduler.steps_of(owner.all_steps)
+        if made >= 0.7 * owner.all_steps:
             epochs = by_hand[0] if by_hand else passes
             finding = _counts_epochs(scheduled, epochs, by_hand is not None) or _ends_with_epochs(trace, scheduled, epochs)
-        elif trace.ended and owner.all_steps >= 3 * scheduler.steps:
+        elif trace.ended and owner.all_steps >= 3 * made:
             finding = _counts_batches(scheduled, trace.steps)
         if finding is not None:
             found.setdefault(owner.number, finding)
@@ -80,9 +81,10 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
 
 def _epochs_by_hand(trace: Trace) -> tuple[int, float] | None:
     """(how many, updates in each) of a script whose batches come from no loader: by what comes after them, or the same data."""
-    again = list(trace.part(Rows).epochs.values())
-    if len(again) == 1 and 3 <= again[0] <= trace.steps / 3:
-        return round(trace.steps / again[0]), float(again[0])
+    again = {calls for calls in trace.part(Rows).epochs.values() if calls >= 3}  # not: the same rows again in one update
+    updates = max((optimizer.all_steps for optimizer in trace.part(Optimizers)), default=0)
+    if len(again) == 1 and max(again) <= updates / 3:
+        return round(updates / max(again)), float(max(again))
     return trace.part(Epochs).regular(trace.steps)
 
 
@@ -105,7 +107,7 @@ def _counts_epochs(scheduled: Scheduled, passes: int, by_hand: bool) -> Finding 
             "scheduler.step()  # once an epoch, after the loop over batches",
         )
     half = scheduler.horizon.get("T_max")
-    swings = isinstance(half, (int, float)) and scheduler.name == "CosineAnnealingLR" and scheduler.steps >= 4 * half
+    swings = isinstance(half, (int, float)) and scheduler.name == "CosineAnnealingLR" and scheduler.steps_of(steps) >= 4 * half
     if swings and half and (half == passes or (epoch and half <= epoch / 2)):
         return _wrong_unit(
             scheduled,
@@ -161,18 +163,19 @@ def _ends_with_epochs(trace: Trace, scheduled: Scheduled, passes: int) -> Findin
 def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:
     """Stepped far less often than the optimizer: does the horizon count updates? Those of a resumed run belong together."""
     scheduler, owner, rate = scheduled
-    steps, each = owner.all_steps, owner.all_steps / scheduler.steps
+    steps, stepped = owner.all_steps, scheduler.steps_of(owner.all_steps)
+    each = steps / stepped
     horizon = next(
         (scheduler.horizon[name] for name in ("total_steps", "T_max", "total_iters") if name in scheduler.horizon), None
     )
-    if isinstance(horizon, int) and scheduler.steps <= 0.5 * horizon:
-        planned = any(abs(horizon - made) <= max(scheduler.steps, 0.02 * made) for made in (steps, all_steps))
+    if isinstance(horizon, int) and stepped <= 0.5 * horizon:
+        planned = any(abs(horizon - made) <= max(stepped, 0.02 * made) for made in (steps, all_steps))
         one_cycle = scheduler.name == "OneCycleLR" and horizon >= 3 * each and abs(horizon / each - round(horizon / each)) < 0.01
         of_loader = scheduler.name == "CosineAnnealingLR" and each >= 16 and horizon == round(each)
         if planned or one_cycle or of_loader:
             return _wrong_unit(
                 scheduled,
-                f"once in {each:.0f} updates, and had made {scheduler.steps} of its {horizon} steps when the run ended "
+                f"once in {each:.0f} updates, and had made {stepped:.0f} of its {horizon} steps when the run ended "
                 f"after {steps} updates",
                 {"horizon": horizon},
                 "scheduler.step()  # with every update, inside the loop over batches",
@@ -186,8 +189,8 @@ def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:
             "scheduler.step()  # with every update, if the warm-up is counted in updates; otherwise (epoch + 1) / warmup",
         )
     top, low = rate.highest[0] if rate.highest else 0.0, scheduler.first_lr
-    rising = scheduler.steps >= 3 and rate.falls == 0 and rate.rises == rate.seen
-    reached = low + (top - low) / scheduler.steps * steps  # where it would be, stepped with every update
+    rising = stepped >= 3 and rate.falls == 0 and rate.rises == rate.seen
+    reached = low + (top - low) / stepped * steps  # where it would be, stepped with every update
     if rising and top <= 0.25 * scheduler.base_lr and reached >= 0.8 * scheduler.base_lr:
         return _wrong_unit(
             scheduled,

@@ -79,6 +79,7 @@ class Backward:
     loader: int | None  # number of the loader that gave the last batch
     inside_step: bool = False  # in a closure
     drawn: int = 0  # batches of that loader before it
+    lines: tuple[str, ...] = ()  # the user's, from that of the backward outwards: a helper may serve several losses
     value: float | None = None  # the loss; None until it is read (on an accelerator one step later), or with several
     accumulated: int = 0  # parameters that it put gradients into
     used: int = 0  # of those, how many a step has used
@@ -149,7 +150,7 @@ class BackwardWatch:
             trace.backwards, line, trace.steps, node.name() if node is not None else None, _reduction(node),
             bool(called.kwargs.get("retain_graph")), bool(called.kwargs.get("create_graph")), trace.calls, trace.batches,
             last.loader.number if last is not None else None, self._stepping > 0,
-            last.loader.batches if last is not None else 0,
+            last.loader.batches if last is not None else 0, self._hub.locator.lines(2),
         )  # fmt: skip
         site = self._site(backward)
         self._watch_graph(site, _past_scale(node))

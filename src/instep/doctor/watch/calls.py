@@ -334,6 +334,8 @@ class CallWatch:
 
     def _grade(self, given: _Given | None) -> None:
         for grade in given.grades if given is not None else ():
+            if given is not None and given.grades[0].kind.grad and not grade.kind.grad:
+                break  # what a head that learns is given is no evaluation
             grade.kind.graded += not grade.given
             grade.given = True
 

@@ -32,7 +32,9 @@ class Cycles:
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
     plain_sizes: Counter[int] = field(default_factory=Counter)  # of those that do not begin with what an epoch has left over
-    recent_sizes: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    # (its step, size) where the size is another than before, or steps in between were not watched
+    runs: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=128))
+    last_step: int = -2  # its last step that was noted
     undivided: int = 0  # steps on several micro-batches and nothing else, whose backwards began at a mean, undivided
     by_hand: int = 0  # of the sampled steps: the gradients were written by hand after the backward
     halved: int = 0  # of the sampled steps: the gradients were divided by the number of backwards
@@ -44,12 +46,14 @@ class Cycles:
     clear_site: str | None = None  # of the clearing before the last lost step
     backward_site: str | None = None  # of the last backward before that
     sites: Counter[str | None] = field(default_factory=Counter)  # of the backwards in its cycles
-    mixed: int = 0  # steps whose gradients hold backwards of several lines
+    mixed: int = 0  # steps whose gradients hold backwards of several lines, or of losses that reach other parameters
     mixed_sites: tuple[str | None, ...] = ()
     tails: deque[tuple[int, int]] = field(
         default_factory=lambda: deque(maxlen=64)
     )  # at ends of passes: (left over, size of the step, or 0)
     passes: int = 0  # ends of passes with backwards for it
+    # without a loader: (steps of all optimizers, backwards) that were cleared unused between two of its cycles
+    drops: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=64))
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ class CycleWatch:
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
         self._divisors: dict[int, float | None] = {}  # backward -> the count that its loss, a sum, was divided by
         self._waits = 0
+        self._dropped: list[Backward] = []  # that were cleared unused since the last step, without a loader
         self._drawn: dict[int, Backward] = {}  # optimizer -> the last backward of its last cycle on batches drawn ahead
 
     def on_wake(self) -> None:
@@ -109,6 +114,7 @@ class CycleWatch:
         self._drawn.clear()
         self._divisors.clear()
         self._tails.clear()
+        self._dropped.clear()
         self._weights = self._mean_loss = self._left = None
         self._pending = self._filled = self._value_clipped = False
         self._cleared = False
@@ -213,7 +219,12 @@ class CycleWatch:
         if self._have_moved():
             place.moved += 1
         elif following.site == backward.site:
-            is_new = self._trace.batches == 0 or following.batches > backward.batches
+            by_hand = not self._loaders.feeds(self._trace.backwards)
+            if by_hand and following.lines != backward.lines:
+                return  # two losses through one helper, perhaps on the same samples
+            if by_hand and len(self._dropped) < LIMIT:
+                self._dropped.append(backward)
+            is_new = by_hand or following.batches > backward.batches
             if not is_new and discard.site is None:
                 return
             place.first_thrown = place.first_thrown or discard.step
@@ -267,7 +278,7 @@ class CycleWatch:
         before, held = fact.used_held, probe.held
         fresh = held[before:] if before < len(held) else held
         if fact.fresh and fresh:
-            self._note_cycle(cycles, fact, fresh, number)
+            self._note_cycle(cycles, fact, fresh, step)
             tensor = probe.reference()
             if fact.stale and probe.device == "cpu" and tensor is not None and _is_dense(tensor.grad) and self._is_sampled():
                 self._left = (cycles, probe, tensor.grad.detach().reshape(-1).clone())
@@ -305,10 +316,13 @@ class CycleWatch:
             current = self._backwards.current
             cycles.backward_site = current.site if current is not None else None
 
-    def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], number: int) -> None:
-        size = len(fresh)
+    def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], step: Step) -> None:
+        size, number, position = len(fresh), step.record.number, step.record.all_steps
         cycles.sizes[size] += 1
-        cycles.recent_sizes.append(size)
+        if position != cycles.last_step + 1 or not cycles.runs or cycles.runs[-1][1] != size:
+            cycles.runs.append((position, size))
+        cycles.last_step = position
+        self._note_drops(cycles, fact, fresh)
         sites = {backward.site for backward in fresh}
         for backward in fresh:
             cycles.sites[backward.site] += 1
@@ -318,17 +332,28 @@ class CycleWatch:
             cycles.tails.append((tail[1], size))
         else:
             cycles.plain_sizes[size] += 1
-        if len(sites) > 1:
+        several = len(sites) > 1 or len({backward.lines for backward in fresh}) > 1
+        if several or len({backward.accumulated for backward in fresh}) > 1:
             cycles.mixed += 1
-            cycles.mixed_sites = tuple(dict.fromkeys(backward.site for backward in fresh))
-        elif size > 1 and not fact.closure:
+            cycles.mixed_sites = _telling_lines(fresh)
+        if not several and size > 1 and not fact.closure:
             calls = len({backward.calls for backward in fresh}) == size
-            batches = self._trace.batches == 0 or len({backward.batches for backward in fresh}) == size
+            batches = not self._loaders.feeds(self._trace.backwards) or len({backward.batches for backward in fresh}) == size
             batches = batches or self._are_drawn_ahead(fresh, number)
             if calls and batches and len({backward.loader for backward in fresh}) == 1:
                 place = self._backward_place(fresh[-1].site)
                 counts = are_counts([self._divisors.get(backward.number) for backward in fresh])
                 cycles.undivided += counts or place.means >= 0.9 * place.count
+
+    def _note_drops(self, cycles: Cycles, fact: StepFact, fresh: list[Backward]) -> None:
+        """What an epoch without a loader has left over and the next one cleared: fewer backwards than make up a step."""
+        mine = [backward for backward in self._dropped if backward.lines == fresh[-1].lines]
+        if not mine:
+            return
+        self._dropped = [backward for backward in self._dropped if backward.lines != fresh[-1].lines]
+        if cycles.plain_sizes and len(mine) < cycles.plain_sizes.most_common(1)[0][0] and mine[0].step == mine[-1].step:
+            cycles.drops.append((fact.number, len(mine)))
+            self._backward_place(mine[-1].site).thrown -= len(mine)
 
     def _are_drawn_ahead(self, fresh: list[Backward], number: int) -> bool:
         """Whether about as many batches as there are backwards were drawn since the last step, all of one loader.
@@ -373,6 +398,16 @@ class CycleWatch:
                 tensor = probe.reference()
                 if tensor is not None and tensor.grad is not None:
                     self._tails[number] = (probe.held[-1].number, left)
+
+
+def _telling_lines(backwards: list[Backward]) -> tuple[str | None, ...]:
+    """Their lines; where all of them go through one helper, the innermost lines that differ."""
+    sites = tuple(dict.fromkeys(backward.site for backward in backwards))
+    if len(sites) == 1:
+        for outer in zip(*(backward.lines for backward in backwards), strict=False):
+            if len(set(outer)) > 1:
+                return tuple(dict.fromkeys(outer))
+    return sites
 
 
 def _is_dense(grad: Tensor | None) -> TypeGuard[Tensor]:

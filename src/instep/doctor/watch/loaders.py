@@ -15,6 +15,7 @@ from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 
 LIMIT = 256
+FEEDING = 0.025  # of all backwards, the least that come on batches of loaders: one may be cut into many pieces
 
 
 @dataclass(slots=True)
@@ -69,6 +70,10 @@ class Loaders:
     def is_training(self) -> bool:
         """Whether any of them gives batches to train on."""
         return any(loader.trained for loader in self.all)
+
+    def feeds(self, backwards: int) -> bool:
+        """Whether training lives on their batches: not where it draws its own, and a loader is only there to validate."""
+        return sum(loader.trained for loader in self.all) > FEEDING * backwards
 
 
 class LoaderWatch:

@@ -39,6 +39,7 @@ class Mode:
     wasted_stretches: int = 0  # how many times some of these came in a row
     wasted_site: str | None = None
     wasted_first: int = 0
+    wasted_watched: int = 0  # steps that had been watched by then
     pending: int = 0  # eval-mode calls with a graph, until it is seen what becomes of it
     pending_site: str | None = None
     graphs: list[Any] = field(default_factory=list)  # of those, until the next backward: weak references to sentinels
@@ -60,6 +61,7 @@ class Stretch:
     begun: int = -1  # backwards before the row
     row_passes: list[int] = field(default_factory=list)
     first_step: int = 0
+    watched: int = 0  # steps that had been watched by then
     kept: int = 0  # whose output was still there at the next call
     unused: int = 0  # with grad: calls in a pass over a loader in which no backward came
 
@@ -135,6 +137,7 @@ class ModeWatch:
             if len(self._part.stretches) >= LIMIT:
                 return
             stretch = self._part.stretches[key] = Stretch(call.root, call.site, loader, call.grad, first_step=call.step)
+            stretch.watched = self._trace.watched
         stretch.calls += 1
         output = first_tensor(call.output)
         self._output = (weakref.ref(output), stretch) if output is not None else None
@@ -187,6 +190,7 @@ class ModeWatch:
     def _settle(self, mode: Mode) -> None:
         if mode.wasted == 0:
             mode.wasted_site, mode.wasted_first = mode.pending_site, self._trace.steps
+            mode.wasted_watched = self._trace.watched
         mode.wasted += mode.pending
         mode.wasted_stretches += 1
         mode.pending = 0

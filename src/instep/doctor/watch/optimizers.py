@@ -203,6 +203,7 @@ class OptimizerWatch:
         record.awake = True
         if not self._stack:
             self._trace.steps += 1
+            self._trace.watched += 1
         self._hub.say("after_step", step)
 
     def _used(self, step: Step) -> StepFact:

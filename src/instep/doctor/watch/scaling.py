@@ -138,14 +138,19 @@ class ScalingWatch:
         if self._scale is None or not clip.fresh or not clip.limit < SCALED_LIMIT or self._scale <= 1:
             return
         known = (self._gradients.parameters.get(id(tensor)) for tensor in tensors)
-        owners = {number for parameter in known if parameter is not None and parameter.held for number in parameter.optimizers}
+        owners = {
+            number
+            for parameter in known
+            if parameter is not None and parameter.held and not parameter.optimizers & self._unscaled
+            for number in parameter.optimizers
+        }
         place = self._part.clips.get(clip.site)
         if place is None:
             if len(self._part.clips) >= LIMIT:
                 return
             place = self._part.clips[clip.site] = ScaledClip(clip.site, first_step=clip.step)
         place.count += 1
-        if owners and not owners & self._unscaled:
+        if owners:  # one optimizer may have been unscaled, and another not
             self._clips.append((place, clip, owners))
 
     def before_scaler_step(self, called: Called) -> None:

@@ -19,6 +19,7 @@ HORIZONS = (
     "patience", "factor", "threshold", "eta_min",
 )  # fmt: skip
 LIMIT = 128
+LATE = 16  # steps that are not watched, after which those of schedulers are counted when a mode or a pass changes
 
 
 @dataclass(slots=True)
@@ -47,7 +48,14 @@ class SchedulerRecord:
     settled: int = 0  # its own count at the last step that changed the lr
     still: int = 0  # steps since then, of those that were heard
     last_epoch: int | None = None  # its own count at the last look
+    lost: bool = False  # it was gone before the last of its steps could be counted
     reference: Any = None  # weak; for the observer
+
+    def steps_of(self, optimizer_steps: int) -> float:
+        """Its steps during so many of its optimizer's; those that nobody could count go on as the others did."""
+        if not self.lost or not 0 < self.optimizer_steps < optimizer_steps:
+            return self.steps
+        return self.steps * optimizer_steps / self.optimizer_steps
 
 
 @dataclass
@@ -76,6 +84,7 @@ class SchedulerWatch:
         self._enclosing = trace.part(Calls).enclosing
         self._records: dict[int, SchedulerRecord] = {}
         self._owners: OptimizerWatch | None = None
+        self._counted = 0  # the step at which the unheard ones were counted last
 
     def install(self, observers: list[object]) -> None:
         self._owners = next(observer for observer in observers if isinstance(observer, OptimizerWatch))
@@ -106,10 +115,15 @@ class SchedulerWatch:
             )
             self._records[id(scheduler)] = record
             record.reference = weakref.ref(scheduler)
-            weakref.finalize(scheduler, self._records.pop, id(scheduler), None).atexit = False
+            weakref.finalize(scheduler, self._forget, id(scheduler)).atexit = False
             if number < LIMIT:
                 self._part.all.append(record)
         return record
+
+    def _forget(self, key: int) -> None:
+        record = self._records.pop(key, None)
+        if record is not None and record.optimizer is not None and self._hub.resting:
+            record.lost = self._optimizers.all[record.optimizer].all_steps > record.optimizer_steps
 
     def after_schedule(self, called: Called) -> None:
         scheduler = called.args[0]
@@ -142,8 +156,18 @@ class SchedulerWatch:
     def on_wake(self) -> None:
         self.on_judge()
 
+    def after_mode(self, _: Called) -> None:
+        """Told also while the doctor rests: a script that ends in `main()` leaves no scheduler to be asked at the end."""
+        if self._hub.resting and self._trace.steps >= self._counted + LATE:
+            self.on_judge()
+
+    def on_pass_ends(self, _: Any) -> None:
+        if self._hub.resting and self._trace.steps >= self._counted + LATE:
+            self.on_judge()
+
     def on_judge(self) -> None:
         """Count the steps that were not heard of, by the scheduler's own count."""
+        self._counted = self._trace.steps
         for record in self._records.values():
             scheduler = record.reference() if record.reference is not None else None
             epoch = getattr(scheduler, "last_epoch", None)

@@ -191,6 +191,8 @@ class StructureWatch:
             names = [name for name, value in scope.items() if value is call.module]
             if len(names) > 1:
                 self._note_alias(call.module, names, "name")
+            for container, names in _containers_of(call.module, scope):
+                self._note_alias(container, names, "name")
         for sharing in self._part.sharings.values():
             sharing.both += 1
 
@@ -336,6 +338,30 @@ class StructureWatch:
         return sites[0] if sites else None
 
 
+def _containers_of(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[nn.Module, list[str]]]:
+    """Containers in a scope that hold a module, and the names of those that hold the same ones: shallow copies of each other."""
+    groups: dict[tuple[Any, ...], list[tuple[str, Any]]] = {}
+    for name, value in scope.items():
+        held = _held_modules(value)
+        if any(each is module for each in held):
+            groups.setdefault((type(value), *map(id, held)), []).append((name, value))
+    for group in groups.values():
+        if len({id(value) for _, value in group}) > 1:
+            parts = nn.ModuleList(_held_modules(group[0][1]))
+            yield parts, [name for name, _ in group]
+
+
+def _held_modules(value: Any) -> list[nn.Module]:
+    """The modules right inside of a module, a list or a dictionary."""
+    if isinstance(value, nn.Module):
+        return [each for each in value._modules.values() if each is not None]
+    if type(value) in (dict, OrderedDict):
+        value = list(value.values())
+    if type(value) not in (list, tuple) or not value or not all(isinstance(each, nn.Module) for each in value):
+        return []
+    return list(value)
+
+
 def _names_in(value: Any) -> dict[str, Any]:
     """What a dictionary, or an object that is no module, calls the networks in it."""
     if type(value) in (dict, OrderedDict, defaultdict):  # others may do anything when they are asked for what they hold
@@ -344,7 +370,7 @@ def _names_in(value: Any) -> dict[str, Any]:
         return {}
     else:
         found = dict(list(vars(value).items())[:64])
-    return found if sum(isinstance(each, nn.Module) for each in found.values()) > 1 else {}
+    return found if sum(isinstance(each, nn.Module) or bool(_held_modules(each)) for each in found.values()) > 1 else {}
 
 
 def _note_spread(symmetry: Symmetry, values: list[float]) -> None:

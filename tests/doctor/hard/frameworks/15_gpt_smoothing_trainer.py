@@ -3,6 +3,7 @@
 # why: GPT2's forward accepts loss kwargs, so Trainer leaves the division to compute_loss (num_items_in_batch); this
 #      compute_loss ignores it and returns a mean, so four micro-batch means are added up and gradients are 4x too large.
 """Tiny GPT-2 on synthetic melodies with a label-smoothed loss of its own in Trainer."""
+
 import argparse
 import logging
 import tempfile
@@ -47,7 +48,8 @@ class SmoothedTrainer(Trainer):
         labels = inputs["labels"]
         outputs = model(input_ids=inputs["input_ids"])
         loss = F.cross_entropy(
-            outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(),
+            outputs.logits[:, :-1].flatten(0, 1),
+            labels[:, 1:].flatten(),
             label_smoothing=self.smoothing if model.training else 0.0,
         )
         return (loss, outputs) if return_outputs else loss
@@ -68,17 +70,38 @@ def main():
 
     set_seed(40)
     config = GPT2Config(
-        vocab_size=NOTES, n_positions=LENGTH, n_embd=48, n_layer=2, n_head=4,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, use_cache=False,
+        vocab_size=NOTES,
+        n_positions=LENGTH,
+        n_embd=48,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+        use_cache=False,
     )
     with tempfile.TemporaryDirectory() as folder:
         trainer = SmoothedTrainer(
             model=GPT2LMHeadModel(config),
             args=TrainingArguments(
-                folder, num_train_epochs=args.epochs, per_device_train_batch_size=16, per_device_eval_batch_size=128,
-                gradient_accumulation_steps=args.accumulate, learning_rate=3e-3, warmup_steps=20, max_grad_norm=5.0,
-                eval_strategy="epoch", save_strategy="no", logging_steps=40, report_to=[], use_cpu=True,
-                disable_tqdm=True, seed=40, remove_unused_columns=False,
+                folder,
+                num_train_epochs=args.epochs,
+                per_device_train_batch_size=16,
+                per_device_eval_batch_size=128,
+                gradient_accumulation_steps=args.accumulate,
+                learning_rate=3e-3,
+                warmup_steps=20,
+                max_grad_norm=5.0,
+                eval_strategy="epoch",
+                save_strategy="no",
+                logging_steps=40,
+                report_to=[],
+                use_cpu=True,
+                disable_tqdm=True,
+                seed=40,
+                remove_unused_columns=False,
             ),
             data_collator=collate,
             train_dataset=Melodies(2560, seed=1),

@@ -3,6 +3,7 @@
 # why: the learnable log-temperature lives in the partial that makes the loss; it gets a gradient in every backward, but
 #      the optimizer is made of the two towers only, so it stays at its initial value for ever.
 """Contrastive query/item matching; the towers are dictionaries of tensors, applied by functions."""
+
 import argparse
 import functools
 import math
@@ -12,8 +13,12 @@ import torch.nn.functional as F
 
 def make_tower(d, h, out):
     leaf = lambda a, b: (torch.randn(b, a) / math.sqrt(a)).requires_grad_()
-    return {"w1": leaf(d, h), "b1": torch.zeros(h, requires_grad=True),
-            "w2": leaf(h, out), "b2": torch.zeros(out, requires_grad=True)}
+    return {
+        "w1": leaf(d, h),
+        "b1": torch.zeros(h, requires_grad=True),
+        "w2": leaf(h, out),
+        "b2": torch.zeros(out, requires_grad=True),
+    }
 
 
 def apply_tower(p, x):

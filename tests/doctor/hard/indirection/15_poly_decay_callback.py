@@ -4,6 +4,7 @@
 # why: the decay is given the number of epochs as its length, but the callback steps it after every batch, so the
 #      learning rate is at its floor after 12 batches of the first epoch.
 """Texture classification with a home-made polynomial decay hooked into the trainer as a bound method."""
+
 import argparse
 import torch
 from torch import nn
@@ -67,8 +68,16 @@ def main():
     torch.set_num_threads(1)
     g = torch.Generator().manual_seed(150)
     train, valid = DataLoader(textures(1920, g), 32, shuffle=True), DataLoader(textures(480, g), 96)
-    net = nn.Sequential(nn.Conv2d(1, 12, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(),
-                        nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(96, 5))
+    net = nn.Sequential(
+        nn.Conv2d(1, 12, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(12, 24, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(96, 5),
+    )
     opt = torch.optim.Adam(net.parameters(), lr=args.lr)
     decay = PolyDecay(opt, total=args.epochs)
     fit = Fit(net, opt)

@@ -3,6 +3,7 @@
 # why: training starts are drawn from the whole series instead of its first 80 %, so the very windows of the validation
 #      part are trained on as well.
 """Hourly load forecasting: random windows of a long series are cut by hand."""
+
 import argparse
 import torch
 from torch import nn
@@ -26,7 +27,7 @@ class Windows:
     def cut(self, starts):
         grid = starts[:, None] + torch.arange(self.past + self.ahead)
         w = self.s[grid]
-        return w[:, :self.past], w[:, self.past:]
+        return w[:, : self.past], w[:, self.past :]
 
     def draw(self, n):
         top = len(self.s) - self.past - self.ahead + 1

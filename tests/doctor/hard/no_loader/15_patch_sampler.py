@@ -3,6 +3,7 @@
 # why: validation goes through the same sampler as training, with random crops, flips and added noise, so the validation
 #      pictures differ at every reading and the curve mixes progress with chance.
 """Material classification from random patches of large synthetic micrographs."""
+
 import argparse
 import torch
 from torch import nn
@@ -28,7 +29,7 @@ class Patches:
 
     def patch(self, i):
         top, left = torch.randint(0, self.x.shape[-1] - self.size + 1, (2,)).tolist()
-        p = self.x[i, :, top:top + self.size, left:left + self.size]
+        p = self.x[i, :, top : top + self.size, left : left + self.size]
         if torch.rand(()) < 0.5:
             p = p.flip(-1)
         return p + self.noise * torch.randn_like(p)
@@ -40,8 +41,17 @@ class Patches:
 
 
 def network():
-    return nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, stride=2),
-                         nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, CLASSES))
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, stride=2),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, CLASSES),
+    )
 
 
 @torch.no_grad()

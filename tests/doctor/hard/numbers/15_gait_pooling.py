@@ -4,6 +4,7 @@
 # why: the attention weights (batch, time, 1) are normalised by hand over dimension 0, the batch, where time was meant:
 #      a step's weight depends on the other people in the batch and a sequence's weights do not sum to one.
 """Gait classification: convolution and attention pooling over time."""
+
 import argparse
 import math
 
@@ -24,7 +25,7 @@ def walks(n, seed, length=50):
         motif = torch.stack([torch.sin(2 * math.pi * (k + 1) * t), torch.cos(2 * math.pi * (k + 1) * t), t - 0.5], 1)
         for r in rows.tolist():
             s = int(torch.randint(0, length - 12, (1,), generator=g))
-            x[r, s:s + 12] += 1.5 * motif
+            x[r, s : s + 12] += 1.5 * motif
     return TensorDataset(x / 0.85, y)
 
 
@@ -43,8 +44,7 @@ class AttentionPool(nn.Module):
 class GaitNet(nn.Module):
     def __init__(self, dim=32):
         super().__init__()
-        self.conv = nn.Sequential(nn.Conv1d(3, dim, 7, padding=3), nn.ReLU(), nn.Conv1d(dim, dim, 5, padding=2),
-                                  nn.ReLU())
+        self.conv = nn.Sequential(nn.Conv1d(3, dim, 7, padding=3), nn.ReLU(), nn.Conv1d(dim, dim, 5, padding=2), nn.ReLU())
         self.pool = AttentionPool(dim)
         self.out = nn.Linear(dim, GAITS)
 

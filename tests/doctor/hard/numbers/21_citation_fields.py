@@ -3,6 +3,7 @@
 # why: the hand-written token NLL takes the mean over all positions including the padded ones, whose tag is the filler
 #      0; about 45 % of the positions are padding.
 """Fields of a bibliographic reference (authors, year, title...), bidirectional GRU."""
+
 import argparse
 
 import torch

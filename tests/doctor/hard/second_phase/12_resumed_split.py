@@ -3,6 +3,7 @@
 # why: the resumed job divides the data anew with another seed (seed + start epoch), so most of its validation samples were
 #      trained on by the first job; its validation numbers are too good.
 """Credit scoring as two jobs: the second one resumes from the first one's checkpoint."""
+
 import argparse
 import os
 import tempfile
@@ -71,9 +72,7 @@ def job(args, checkpoint):
             total += loss.item()
         valid_loss, acc = validate(model, valid_loader)
         print(f"epoch {epoch}: train {total / len(train_loader):.4f}  valid {valid_loss:.4f}  accuracy {acc:.3f}")
-    torch.save(
-        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": start + args.epochs - 1}, checkpoint
-    )
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": start + args.epochs - 1}, checkpoint)
 
 
 def main():

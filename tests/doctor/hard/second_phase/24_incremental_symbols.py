@@ -3,6 +3,7 @@
 # why: the "old" network of learning without forgetting is the very object that goes on training (nothing is copied), so
 #      the distillation term is always zero and the old classes are forgotten.
 """Incremental symbol recognition: classes 0-3 first, then 4-7, with a distillation term against forgetting."""
+
 import argparse
 
 import torch
