@@ -81,6 +81,9 @@ class StepSampling:
     def on_optimizer(self, *_: Any) -> None:
         self._begin_phase()
 
+    def on_phase(self) -> None:
+        self._begin_phase()
+
     def on_compiles(self) -> None:
         """Awake, all hooks are on, and stay."""
         if self._hub.resting:
@@ -99,7 +102,7 @@ class StepSampling:
             self._stir()
 
     def _begin_phase(self) -> None:
-        """An optimizer is made or loaded. Steps of the first phases are watched beside the share of the others."""
+        """An optimizer is made, loaded, or trains something else. The first phases are watched beside the share of the others."""
         if self._phases == PHASES:
             self._stir()
             return

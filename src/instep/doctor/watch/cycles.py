@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards, past_ones
 from instep.doctor.watch.clipping import Clip
@@ -26,7 +27,7 @@ WAITS = 6  # backwards on an accelerator after which values are looked at, for w
 
 
 @dataclass(slots=True)
-class Cycles:
+class Cycles(Tally):
     """The update cycles of one optimizer."""
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
@@ -52,7 +53,7 @@ class Cycles:
 
 
 @dataclass(slots=True)
-class BackwardPlace:
+class BackwardPlace(Tally):
     """All backwards from one line, by what became of them."""
 
     site: str | None
