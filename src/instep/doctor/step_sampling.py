@@ -91,6 +91,9 @@ class StepSampling:
     def on_optimizer(self, *_: Any) -> None:
         self._begin_phase()
 
+    def on_phase(self) -> None:
+        self._begin_phase()
+
     def on_compiles(self) -> None:
         """Awake, all hooks are on, and stay."""
         if self._hub.resting:
@@ -116,9 +119,7 @@ class StepSampling:
         return any(before.get(key, flag) is not flag for key, flag in now.items())
 
     def _begin_phase(self) -> None:
-        """An optimizer is made or loaded, or other parameters are trained.
-
-        Steps of the first phases are watched beside the share of the others."""
+        """An optimizer is made, loaded, or trains something else. The first phases are watched beside the share of the others."""
         if self._phases == PHASES:
             self._stir()
             return

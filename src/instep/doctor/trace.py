@@ -5,10 +5,11 @@ names, sites and small numbers, never tensors, modules or loaders: those must be
 `deque(maxlen=…)` or a dictionary with a limit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 from instep.doctor.margins import Margins, factor_between, factor_between_shares
+from instep.doctor.tallies import Tally
 
 P = TypeVar("P")
 
@@ -34,6 +35,14 @@ class Trace:
         if part is None:
             part = self._parts[kind] = kind()
         return cast(P, part)
+
+    def tallies(self) -> Iterator[Tally]:
+        """Every tally that a part holds."""
+        for part in self._parts.values():
+            for held in vars(part).values():
+                for value in held.values() if isinstance(held, dict) else held if isinstance(held, list) else ():
+                    if isinstance(value, Tally):
+                        yield value
 
     # Rules compare what was measured by these. Counts that a program fixes (three steps, one pass) need no margin.
 

@@ -10,18 +10,24 @@ from instep.doctor.watch.cycles import CyclePart, Cycles
 from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+from instep.doctor.watch.phases import windows
 
 
-def _stepping(trace: Trace) -> list[OptimizerRecord]:
-    return [optimizer for optimizer in trace.part(Optimizers) if optimizer.totals.get("fresh", 0) >= 3]
+def _stepping(trace: Trace) -> Iterator[tuple[OptimizerRecord, Cycles]]:
+    """Optimizers that step on something new, and their cycles, of each phase by itself and of the whole run."""
+    known = trace.part(CyclePart).optimizers
+    for window in windows(trace):
+        for record in trace.part(Optimizers):
+            optimizer, cycles = window.of(record), window.of(known.get(record.number))
+            if optimizer is not None and cycles is not None and optimizer.totals.get("fresh", 0) >= 3:
+                yield optimizer, cycles
 
 
 @rule("accumulation-not-divided")
 def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
     """Steps on the sum of several micro-batches' mean losses."""
-    for optimizer in _stepping(trace):
-        cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
-        if cycles is None or cycles.undivided < 3 or not trace.has_share(cycles.undivided, optimizer.steps, 0.6):
+    for optimizer, cycles in _stepping(trace):
+        if cycles.undivided < 3 or not trace.has_share(cycles.undivided, optimizer.steps, 0.6):
             continue
         if not cycles.sampled or cycles.halved + cycles.by_hand > 0.5 * cycles.sampled:
             continue  # divided by hand, or written anew; or nobody knows
@@ -87,9 +93,8 @@ def _regular_drops(trace: Trace, cycles: Cycles) -> list[int]:
 @rule("accumulation-tail")
 def accumulation_tail(trace: Trace) -> Iterator[Finding]:
     """Backwards left over at the end of a pass, which are dropped or make the next step larger."""
-    for optimizer in _stepping(trace):
-        cycles = trace.part(CyclePart).optimizers.get(optimizer.number)
-        if cycles is None or not cycles.sizes:
+    for optimizer, cycles in _stepping(trace):
+        if not cycles.sizes:
             continue
         size = cycles.plain_sizes.most_common(1)[0][0] if cycles.plain_sizes else 0
         if size < 2 or cycles.sizes.total() < 3:

@@ -6,10 +6,11 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.clipping import Clipping, ClipPlace
+from instep.doctor.watch.phases import by_phase
 
 
 def _places(trace: Trace) -> list[ClipPlace]:
-    return [place for place in trace.part(Clipping).places.values() if place.count - place.measuring >= 2]
+    return [place for place in by_phase(trace, trace.part(Clipping).places.values()) if place.count - place.measuring >= 2]
 
 
 @rule("clip-after-step")

@@ -121,7 +121,7 @@ def inputs_not_scaled(trace: Trace) -> Iterator[Finding]:
             f"The first {scale.layer} gets numbers from {scale.lowest:.4g} to {scale.highest:.4g}.",
             evidence={"layer": scale.layer, "lowest": scale.lowest, "highest": scale.highest, "looks": scale.looks},
             where=scale.site,
-            since_step=0,
+            since_step=scale.first_step,
         )
 
 

@@ -9,8 +9,9 @@ from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
+from instep.doctor.watch.phases import by_phase, windows
 from instep.doctor.watch.scaling import Scaling
-from instep.doctor.watch.scores import Scores
+from instep.doctor.watch.scores import Praise, Scores
 
 
 def _last(optimizer: OptimizerRecord, name: str) -> StepFact | None:
@@ -18,14 +19,20 @@ def _last(optimizer: OptimizerRecord, name: str) -> StepFact | None:
     return next((fact for fact in reversed(optimizer.recent) if getattr(fact, name)), None)
 
 
-def _cycles(trace: Trace, optimizer: OptimizerRecord) -> Cycles:
-    return trace.part(CyclePart).optimizers.get(optimizer.number) or Cycles()
+def _stepping(trace: Trace) -> Iterator[tuple[OptimizerRecord, Cycles]]:
+    """Optimizers and their cycles, of each phase by itself and of the whole run."""
+    known = trace.part(CyclePart).optimizers
+    for window in windows(trace):
+        for record in trace.part(Optimizers):
+            optimizer = window.of(record)
+            if optimizer is not None:
+                yield optimizer, window.of(known.get(optimizer.number)) or Cycles()
 
 
-def _is_foreign(trace: Trace, optimizer: OptimizerRecord, *, at_least: int = 3) -> bool:
+def _is_foreign(optimizer: OptimizerRecord, cycles: Cycles, *, at_least: int = 3) -> bool:
     """Whether its steps use gradients of another optimizer's loss: backwards of two lines, and another step between them."""
     foreign = optimizer.totals.get("foreign", 0)
-    mixed = _cycles(trace, optimizer).mixed
+    mixed = cycles.mixed
     whole = foreign >= at_least and foreign >= 0.5 * optimizer.steps and mixed >= 0.4 * optimizer.steps
     return whole or (_holds_since(optimizer, "foreign") and mixed >= 0.8 * foreign)
 
@@ -39,13 +46,12 @@ def _holds_since(optimizer: OptimizerRecord, name: str) -> bool:
 @rule("missing-zero-grad")
 def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
     """Steps whose gradient still holds what an earlier step has used, below something new."""
-    for optimizer in trace.part(Optimizers):
+    for optimizer, cycles in _stepping(trace):
         stale = optimizer.totals.get("stale", 0)
         often = stale >= 2 and (_holds_since(optimizer, "stale") or trace.has_share(stale, optimizer.steps, 0.3))
-        if not often or _is_foreign(trace, optimizer, at_least=1):
+        if not often or _is_foreign(optimizer, cycles, at_least=1):
             continue  # foreign-gradients says it
         fact = _last(optimizer, "stale")
-        cycles = _cycles(trace, optimizer)
         if fact is None or fact.closure or cycles.altered > 0.5 * cycles.compared:
             continue
         yield Finding(
@@ -85,7 +91,7 @@ def _some(names: Sequence[str], count: int | None = None) -> str:
 
 def _stepped_twice(trace: Trace) -> Iterator[Finding]:
     """Steps that come without any new backward, on gradients that a step has used already."""
-    for optimizer in trace.part(Optimizers):
+    for optimizer in by_phase(trace, trace.part(Optimizers)):
         again = optimizer.totals.get("again", 0)
         fact = next((fact for fact in reversed(optimizer.recent) if fact.reused and not fact.fresh), None)
         if fact is None or fact.closure or again < 3 or not trace.has_share(again, optimizer.steps, 0.3):
@@ -123,12 +129,11 @@ def _by_hand(hand: ByHand) -> Finding:
 @rule("foreign-gradients")
 def foreign_gradients(trace: Trace) -> Iterator[Finding]:
     """Steps whose gradient holds a backward that another optimizer's step had already answered, or that is meant for another."""
-    for optimizer in trace.part(Optimizers):
+    for optimizer, cycles in _stepping(trace):
         fact = _last(optimizer, "foreign")
-        if fact is None or not _is_foreign(trace, optimizer):
-            yield from _praised(trace, optimizer)
+        if fact is None or not _is_foreign(optimizer, cycles):
             continue
-        foreign, lines = optimizer.totals["foreign"], [line for line in _cycles(trace, optimizer).mixed_sites if line]
+        foreign, lines = optimizer.totals["foreign"], [line for line in cycles.mixed_sites if line]
         yield Finding(
             "foreign-gradients",
             f"{foreign} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) also used gradients "
@@ -145,12 +150,17 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
             where=fact.site,
             since_step=optimizer.first.get("foreign"),
         )
+    told = {optimizer.number for optimizer, cycles in _stepping(trace) if _is_foreign(optimizer, cycles)}
+    for window in windows(trace):
+        for record in trace.part(Optimizers):
+            stepped, praise = window.of(record), window.of(trace.part(Scores).optimizers.get(record.number))
+            if record.number not in told and stepped is not None and praise is not None:
+                yield from _praised(trace, stepped, praise)
 
 
-def _praised(trace: Trace, optimizer: OptimizerRecord) -> Iterator[Finding]:
+def _praised(trace: Trace, optimizer: OptimizerRecord, praise: Praise) -> Iterator[Finding]:
     """Steps that also use the loss by which an actor or a generator raises what this optimizer's own network says of it."""
-    praise = trace.part(Scores).optimizers.get(optimizer.number)
-    if praise is None or praise.uses < 4 or not trace.has_share(praise.uses, optimizer.steps, 0.5):
+    if praise.uses < 4 or not trace.has_share(praise.uses, optimizer.steps, 0.5):
         return
     own, other = praise.sites
     yield Finding(
@@ -178,8 +188,7 @@ def _nothing(trace: Trace, optimizer: OptimizerRecord, count: int) -> bool:
 @rule("zero-grad-before-step")
 def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
     """Steps that find nothing, since the gradients were cleared after their backward."""
-    for optimizer in trace.part(Optimizers):
-        cycles = _cycles(trace, optimizer)
+    for optimizer, cycles in _stepping(trace):
         fact = _last(optimizer, "arrived")
         if fact is None or not _nothing(trace, optimizer, cycles.lost) or cycles.early >= 0.5 * cycles.lost:
             continue
@@ -203,8 +212,7 @@ def zero_grad_before_step(trace: Trace) -> Iterator[Finding]:
 @rule("step-before-backward")
 def step_before_backward(trace: Trace) -> Iterator[Finding]:
     """Steps that find nothing while the loss at hand still waits for its backward."""
-    for optimizer in trace.part(Optimizers):
-        cycles = _cycles(trace, optimizer)
+    for optimizer, cycles in _stepping(trace):
         fact = _last(optimizer, "arrived")
         if fact is None or not _nothing(trace, optimizer, cycles.early) or cycles.lost < max(2, 0.5 * cycles.early):
             continue
@@ -229,7 +237,7 @@ def gradients_discarded(trace: Trace) -> Iterator[Finding]:
     part = trace.part(CyclePart)
     by_hand = any(cycles.by_hand > 0.5 * cycles.sampled for cycles in part.optimizers.values() if cycles.sampled)
     skipped = trace.part(Scaling).skipped
-    for place in part.backwards.values():
+    for place in by_phase(trace, part.backwards.values()):
         if place.moved >= 3 or place.used < 2:
             continue
         thrown = place.thrown - skipped
@@ -277,9 +285,16 @@ def _discarded(place: BackwardPlace, thrown: int, starved: Sequence[str] = ()) -
 @rule("detached-loss")
 def detached_loss(trace: Trace) -> Iterator[Finding]:
     """Backwards that start at a bare number, or that reach no parameter while the optimizer waits for gradients."""
-    starved = [o for o in trace.part(Optimizers) if o.steps >= 3 and not o.totals.get("fresh") and not o.totals.get("reused")]
-    starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
-    for place in trace.part(CyclePart).backwards.values():
+    for window in windows(trace):
+        known = [o for record in trace.part(Optimizers) if (o := window.of(record)) is not None]
+        starved = [o for o in known if o.steps >= 3 and not o.totals.get("fresh") and not o.totals.get("reused")]
+        starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
+        places = trace.part(CyclePart).backwards.values()
+        yield from _detached(trace, [found for place in places if (found := window.of(place)) is not None], starved)
+
+
+def _detached(trace: Trace, places: Sequence[BackwardPlace], starved: Sequence[OptimizerRecord]) -> Iterator[Finding]:
+    for place in places:
         leaf = place.leaf >= 2 and trace.has_share(place.leaf, place.count, 0.5)
         barren = bool(starved) and place.barren >= 4 and trace.has_share(place.barren, place.count, 0.9)
         if not leaf and not barren:

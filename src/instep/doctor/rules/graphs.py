@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.graphs import AGE, SPARSE, GraphPlace, Graphs
+from instep.doctor.watch.phases import by_phase
 
 
 def _is_kept(trace: Trace, place: GraphPlace) -> bool:
@@ -26,14 +27,14 @@ def _grows(place: GraphPlace) -> bool:
 def graph_kept(trace: Trace) -> Iterator[Finding]:
     """Losses or outputs whose graphs are still alive several backwards later."""
     part = trace.part(Graphs)
-    losses = [place for place in part.backwards.values() if _is_kept(trace, place)]
+    losses = [place for place in by_phase(trace, part.backwards.values()) if _is_kept(trace, place)]
     if any(_is_retained(place) for place in losses):
         return  # graph-retained says it
     for place in losses:
         yield _kept(place, "losses", "total += loss.item()  # or loss.detach()")
     if losses or any(_grows(place) for place in part.backwards.values()):
         return
-    outputs = [place for place in part.outputs.values() if _is_kept(trace, place)]
+    outputs = [place for place in by_phase(trace, part.outputs.values()) if _is_kept(trace, place)]
     for place in outputs:
         yield _kept(place, "outputs", "outputs.append(out.detach())")
     if not outputs and not part.created:
@@ -73,7 +74,7 @@ def _kept(place: GraphPlace, what: str, fix: str) -> Finding:
 @rule("graph-retained", steps=10)
 def graph_retained(trace: Trace) -> Iterator[Finding]:
     """Backwards that all retain their graphs, while old graphs stay alive or are walked through again."""
-    for place in trace.part(Graphs).backwards.values():
+    for place in by_phase(trace, trace.part(Graphs).backwards.values()):
         if not _is_retained(place) or not (_grows(place) or _is_kept(trace, place)):
             continue
         if _grows(place):

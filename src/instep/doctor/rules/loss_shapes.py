@@ -11,12 +11,13 @@ from instep.doctor.watch.comparisons import Comparisons
 from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.padding import BY_HAND, Paddings
+from instep.doctor.watch.phases import by_phase
 
 
 @rule("loss-broadcast")
 def loss_broadcast(trace: Trace) -> Iterator[Finding]:
     """Prediction and target that broadcast to more elements than either has, in a loss of torch's or in one written by hand."""
-    for feed in trace.part(Feeds).of(*ELEMENTWISE):
+    for feed in by_phase(trace, trace.part(Feeds).of(*ELEMENTWISE)):
         if feed.spread_graphs < 2 or not trace.has_share(feed.spread_graphs, feed.graphs, 0.3) or feed.shapes is None:
             continue
         given, wanted, common = feed.shapes
@@ -35,7 +36,7 @@ def loss_broadcast(trace: Trace) -> Iterator[Finding]:
             since_step=feed.first_step,
             fix=_same_shape(given, wanted),
         )
-    for site in trace.part(LossGraphs).sites.values():
+    for site in by_phase(trace, trace.part(LossGraphs).sites.values()):
         if site.spread < 3 or not trace.has_share(site.spread, site.walked, 0.8) or site.shapes is None:
             continue
         shape, result = site.shapes

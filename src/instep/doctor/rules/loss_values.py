@@ -9,6 +9,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.feeds import BOUNDS, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
+from instep.doctor.watch.phases import by_phase
 
 _NAMES = {"SigmoidBackward0": "sigmoid", "SoftmaxBackward0": "softmax", "TanhBackward0": "tanh", "ReluBackward0": "relu"}
 
@@ -16,7 +17,7 @@ _NAMES = {"SigmoidBackward0": "sigmoid", "SoftmaxBackward0": "softmax", "TanhBac
 @rule("targets-out-of-range")
 def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
     """Targets outside of 0..1 for a loss on probabilities, or out of reach of the activation before a regression loss."""
-    for feed in trace.part(Feeds).all.values():
+    for feed in by_phase(trace, trace.part(Feeds).all.values()):
         far = feed.outside >= 2 and feed.outside > 0.3 * feed.looked
         near = feed.slightly >= 3 and feed.slightly > 0.3 * feed.looked
         if far or near:
@@ -73,10 +74,10 @@ def _outside_by_hand(trace: Trace) -> Iterator[Finding]:
 
 @rule("constant-loss", revocable=True, steps=10)
 def constant_loss(trace: Trace) -> Iterator[Finding]:
-    """Every backward from a line gave zero gradients only, from the first on."""
+    """Every backward from a line gave zero gradients only, from the first on, or from the first of a phase."""
     if any(_has_one_class(feed) for feed in trace.part(Feeds).all.values()):
         return  # said by another rule
-    for site in trace.part(LossGraphs).sites.values():
+    for site in by_phase(trace, trace.part(LossGraphs).sites.values()):
         least = 5 if trace.strict else 10
         if site.alive or site.zero < least or not trace.has_share(site.zero, site.count, 0.9):
             continue

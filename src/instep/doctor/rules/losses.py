@@ -11,6 +11,7 @@ from instep.doctor.watch.influence import Influences
 from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
 from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.phases import Window, by_phase, windows
 
 SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
 
@@ -27,11 +28,17 @@ def _after(kind: LossKind, *names: str) -> tuple[str, int]:
 @rule("softmax-before-cross-entropy")
 def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
     """Cross-entropy whose input is a softmax by its graph, or by its values where there is no graph to see."""
+    found = [finding for window in windows(trace) for finding in _squashed(trace, window)]
+    yield from found or _squashed_by_hand(trace)
+
+
+def _squashed(trace: Trace, window: Window) -> Iterator[Finding]:
     proved_somewhere = False
-    for kind in sorted(trace.part(Losses).of("cross_entropy"), key=lambda kind: -kind.with_graph):
+    kinds = [kind for each in trace.part(Losses).of("cross_entropy") if (kind := window.of(each)) is not None]
+    for kind in sorted(kinds, key=lambda kind: -kind.with_graph):
         squashed, count = _after(kind, "SoftmaxBackward0", "SigmoidBackward0")
         looks = kind.examined >= 4 and kind.probabilities == kind.examined
-        if _single(trace, kind) or not (squashed or looks) or (not kind.with_graph and proved_somewhere):
+        if _single(trace, window, kind) or not (squashed or looks) or (not kind.with_graph and proved_somewhere):
             continue
         proved_somewhere = True
         seen = kind.origins.total()
@@ -56,13 +63,10 @@ def softmax_before_cross_entropy(trace: Trace) -> Iterator[Finding]:
             severity="error" if squashed == "softmax" else "warning",
         )
 
-    if not proved_somewhere:
-        yield from _squashed_by_hand(trace)
-
 
 def _squashed_by_hand(trace: Trace) -> Iterator[Finding]:
     """A cross-entropy that is written by hand, or by a library: a log-softmax of what is a softmax already."""
-    for site in trace.part(LossGraphs).sites.values():
+    for site in by_phase(trace, trace.part(LossGraphs).sites.values()):
         if site.squashed >= 2 and site.squashed > 0.5 * site.walked:
             yield Finding(
                 "softmax-before-cross-entropy",
@@ -80,17 +84,18 @@ def _loss_line(kind: LossKind) -> tuple[str, ...]:
     return (kind.site,) if kind.site and kind.squashed_at and kind.squashed_at != kind.site else ()
 
 
-def _single(trace: Trace, kind: LossKind) -> bool:
+def _single(trace: Trace, window: Window, kind: LossKind) -> bool:
     """Whether that line has one class only, which is said by another rule."""
-    feed = trace.part(Feeds).all.get((kind.function, kind.site))
+    feed = window.of(trace.part(Feeds).all.get((kind.function, kind.site)))
     return feed is not None and _has_one_class(feed)
 
 
 @rule("sigmoid-before-bce-logits")
 def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
     """A loss on logits whose input is a sigmoid or softmax by its graph, or lies within 0..1 where the graph is closed."""
-    for kind in trace.part(Losses).of("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"):
-        feed = trace.part(Feeds).all.get((kind.function, kind.site))
+    whole = trace.part(Losses).of("binary_cross_entropy_with_logits", "multilabel_soft_margin_loss")
+    for window, kind in ((window, kind) for window in windows(trace) for each in whole if (kind := window.of(each)) is not None):
+        feed = window.of(trace.part(Feeds).all.get((kind.function, kind.site)))
         squashed, count = _after(kind, "SigmoidBackward0", "SoftmaxBackward0")
         closed = (feed is not None and feed.looked > 0 and feed.opaque == feed.looked) or _is_hand_made(kind)
         looks = closed and kind.examined >= 6 and kind.unit == kind.examined
@@ -144,16 +149,16 @@ def _wrong_axis(feed: Feed) -> bool:
 def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
     """A softmax over the samples of the batch, right before a loss, in one written by hand, or as the output of a model."""
     told = False
-    for feed in trace.part(Feeds).all.values():
+    for feed in by_phase(trace, trace.part(Feeds).all.values()):
         rows = feed.softmax_rows >= 2 and feed.softmax_rows > 0.5 * feed.looked and feed.function != "cross_entropy"
         if _wrong_axis(feed) or rows:
             told = True
             yield _over_rows(feed.function, feed.site, feed.first_step, max(feed.softmax_rows, feed.unnormalised), feed.looked)
-    for site in trace.part(LossGraphs).sites.values():
+    for site in by_phase(trace, trace.part(LossGraphs).sites.values()):
         if not told and site.softmax_rows >= 2 and site.softmax_rows > 0.5 * site.walked:
             told = True
             yield _over_rows("the loss", site.site, site.first_step, site.softmax_rows, site.walked)
-    for seen in trace.part(LossGraphs).outputs.values():
+    for seen in by_phase(trace, trace.part(LossGraphs).outputs.values()):
         if not told and seen.rows >= 3 and seen.rows > 0.8 * seen.calls and not trace.part(Losses).of("cross_entropy"):
             yield _over_rows(f"a model ({seen.model}) of output {seen.shape}", seen.site, seen.first_step, seen.rows, seen.calls)
     for fact in trace.part(Influences).roots.values():
@@ -187,7 +192,7 @@ def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) ->
 @rule("nll-on-unnormalised")
 def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
     """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
-    for feed in trace.part(Feeds).of("nll_loss"):
+    for feed in by_phase(trace, trace.part(Feeds).of("nll_loss")):
         kind = trace.part(Losses).kinds.get((feed.function, feed.site))
         if kind is None or feed.looked < 2:
             continue
@@ -271,7 +276,7 @@ def _has_one_class(feed: Feed) -> bool:
 @rule("single-class-loss")
 def single_class_loss(trace: Trace) -> Iterator[Finding]:
     """Cross-entropy over one class, a softmax over one element before a loss, or one class that `ignore_index` leaves over."""
-    for feed in trace.part(Feeds).all.values():
+    for feed in by_phase(trace, trace.part(Feeds).all.values()):
         if feed.left_out >= 6 and feed.left_out > 0.8 * feed.looked and feed.counted_low == feed.counted_high:
             yield _left_over(feed)
         if not _has_one_class(feed):
@@ -304,7 +309,7 @@ def _left_over(feed: Feed) -> Finding:
 @rule("kl-on-probabilities")
 def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
     """KL divergence with an input above 0, or a target below 0: not on the scale that it takes."""
-    for feed in trace.part(Feeds).of("kl_div"):
+    for feed in by_phase(trace, trace.part(Feeds).of("kl_div")):
         for count, text, fix in (
             (feed.positive, f"an input up to {feed.high:.3g}, where log-probabilities are never above 0",
              "F.kl_div(F.log_softmax(student, dim=1), F.softmax(teacher, dim=1), reduction='batchmean')"),

@@ -7,6 +7,7 @@ from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.dropouts import Dropouts
 from instep.doctor.watch.norms import Early, Norm, Norms
+from instep.doctor.watch.phases import by_phase
 
 
 def _by_site(norms: Iterable[tuple[str | None, Norm]]) -> dict[str | None, list[Norm]]:
@@ -153,7 +154,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 @rule("dropout-extreme", revocable=True, steps=5)
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
-    for drop in trace.part(Dropouts).drops.values():
+    for drop in by_phase(trace, trace.part(Dropouts).drops.values()):
         if not drop.root.trained or drop.extreme < 5 or not trace.has_share(drop.extreme, drop.calls, 0.9):
             continue
         everything = drop.all >= 0.9 * drop.calls

@@ -6,6 +6,7 @@ from statistics import median
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.residues import Residues
 from instep.doctor.watch.scaling import Scaling
 from instep.doctor.watch.updates import Updates
@@ -14,7 +15,7 @@ from instep.doctor.watch.updates import Updates
 @rule("clip-before-unscale")
 def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
     """Clips of gradients that a GradScaler has scaled and not unscaled, before its step."""
-    for place in trace.part(Scaling).clips.values():
+    for place in by_phase(trace, trace.part(Scaling).clips.values()):
         if place.scaled < 2 or not trace.has_share(place.scaled, place.count, 0.5):
             continue
         known = place.scale is not None and place.scale != float("inf")
@@ -41,7 +42,7 @@ def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
 @rule("fp16-without-scaler")
 def fp16_without_scaler(trace: Trace) -> Iterator[Finding]:
     """Backwards through float16 whose loss is not scaled."""
-    for place in trace.part(Scaling).backwards.values():
+    for place in by_phase(trace, trace.part(Scaling).backwards.values()):
         unscaled = place.half - place.scaled
         if unscaled < 3 or not trace.has_share(unscaled, place.count, 0.8):
             continue

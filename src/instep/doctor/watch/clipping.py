@@ -7,6 +7,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.gradients import Gradients, Parameter, beginning
@@ -33,7 +34,7 @@ class Clip:
 
 
 @dataclass(slots=True)
-class ClipPlace:
+class ClipPlace(Tally):
     """All clips from one line."""
 
     site: str | None

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from instep.doctor.hub import Hub
 from instep.doctor.mean_losses import are_counts, divisor, is_mean
 from instep.doctor.patches import Called
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards, past_ones
 from instep.doctor.watch.clipping import Clip
@@ -27,7 +28,7 @@ WAITS = 6  # backwards on an accelerator after which values are looked at, for w
 
 
 @dataclass(slots=True)
-class Cycles:
+class Cycles(Tally):
     """The update cycles of one optimizer."""
 
     sizes: Counter[int] = field(default_factory=Counter)  # unused backwards that a step's gradients held -> steps
@@ -57,7 +58,7 @@ class Cycles:
 
 
 @dataclass(slots=True)
-class BackwardPlace:
+class BackwardPlace(Tally):
     """All backwards from one line, by what became of them."""
 
     site: str | None

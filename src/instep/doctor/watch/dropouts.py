@@ -8,6 +8,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, CallKind, CallWatch, Root
 
@@ -32,7 +33,7 @@ class Leak:
 
 
 @dataclass(slots=True)
-class Drop:
+class Drop(Tally):
     """One place that drops in train mode."""
 
     name: str

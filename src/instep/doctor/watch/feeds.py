@@ -10,12 +10,14 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, origin
 from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.phases import Phases
 
 LIMIT = 256
-LOOKS = 8  # calls that are looked at one by one, then every 32nd
+LOOKS = 8  # calls of a phase that are looked at one by one, then every 32nd
 ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss")
 CLASSES = ("cross_entropy", "nll_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
@@ -43,7 +45,7 @@ BOUNDS = {
 
 
 @dataclass(slots=True)
-class Feed:
+class Feed(Tally):
     """What calls of one loss function from one line were fed. Counts are of calls that were looked at, unless said."""
 
     function: str
@@ -98,6 +100,8 @@ class FeedWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part = trace.part(Feeds)
+        self._phases, self._phase = trace.part(Phases), 0
+        self._looks: Counter[int] = Counter()  # in this phase, by feed
 
     def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
         feed = self._feed(kind)
@@ -114,7 +118,11 @@ class FeedWatch:
             return
         if kind.function == "cross_entropy":
             feed.single += input.shape[0 if input.dim() == 1 else 1] == 1 if input.dim() else False
-        if feed.graphs <= LOOKS or feed.graphs % 32 == 0:
+        if self._phase != self._phases.number:
+            self._phase = self._phases.number
+            self._looks.clear()
+        self._looks[id(feed)] += 1
+        if self._looks[id(feed)] <= LOOKS or feed.graphs % 32 == 0:
             self._look(feed, called, input, target)
 
     def _feed(self, kind: LossKind) -> Feed:

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
 from instep.doctor.watch.loaders import first_tensor
@@ -28,7 +29,7 @@ class Sentinel:
 
 
 @dataclass(slots=True)
-class GraphPlace:
+class GraphPlace(Tally):
     """The graphs of the backwards from one line, or of the calls from one line."""
 
     site: str | None

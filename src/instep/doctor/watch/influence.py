@@ -2,7 +2,8 @@
 
 Known by trying: one training call is repeated with one sample, or one late position, replaced by another. Only where it is known
 which axis is the batch (a shuffled loader, rows that came together twice in either order, a recurrent layer that has as many
-samples as there are targets); until it has told something, a few times for each model.
+samples as there are targets); until it has told something, a few times for each model. Once more in a new phase, and where
+sequences become longer: a mask that was right for short ones may leave out the rest.
 """
 
 import weakref
@@ -22,13 +23,16 @@ from instep.doctor.patches import Called
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import Loader, tensors
+from instep.doctor.watch.loaders import Loader, first_tensor, tensors
 from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.phases import Phases
 from instep.doctor.watch.rows import LATEST, Rows
 
 REACH = 1e-4  # of the spread of the output: more than rounding
 TRIES = 40  # training calls of a root in which its axes must become known; later only if rows come again
 STEADY = 4  # training calls that all had as many samples
+PHASES = 4  # in which a root is tried again, from the beginning
+LONGER = 1.5  # by which factor sequences must have grown to be tried again
 AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tried, at which it is
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
@@ -77,9 +81,14 @@ class Influences:
 class _State:
     """What is known of one root before it is tried."""
 
-    __slots__ = ("calls", "done", "done_time", "layers", "lengths", "shift", "targets", "tries", "tries_time")
+    __slots__ = (
+        "again", "axis", "calls", "done", "done_time", "layers", "lengths", "longest", "phase", "shift", "targets", "tries",
+        "tries_time",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, phase: int = 0, again: int = 0) -> None:
+        self.phase, self.again = phase, again  # the phase that it is of, and how often it was begun anew
+        self.longest = self.axis = 0  # positions of the longest first input that was tried, and their axis
         self.calls = 0
         self.tries = self.tries_time = 0  # training calls that could be tried
         self.done = self.done_time = False
@@ -94,7 +103,7 @@ class InfluenceWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part, self._rows = trace.part(Influences), trace.part(Rows)
+        self._part, self._rows, self._phases = trace.part(Influences), trace.part(Rows), trace.part(Phases)
         self._states: dict[int, _State] = {}
         self._inputs: tuple[int, list[weakref.ref[Tensor]]] | None = None
         self._inside: list[Tensor] = []  # targets of losses inside the call that goes on, whose inputs are not known yet
@@ -103,7 +112,7 @@ class InfluenceWatch:
         return dict.fromkeys(SEQUENCES, self._layer_called)
 
     def _layer_called(self, module: Any, args: tuple[Any, ...], output: Any, call: Call) -> None:
-        state = self._states.setdefault(call.root.number, _State())
+        state = self._state(call.root.number)
         given = args[0] if args else None
         if not call.grad or state.done or len(state.layers) >= 8 or not isinstance(given, Tensor):
             return
@@ -115,6 +124,17 @@ class InfluenceWatch:
             first = attention.batch_first
         state.layers.append((type(module).__name__, bool(first), tuple(given.shape)))
 
+    def _state(self, number: int) -> _State:
+        """That of a root; a new one where another phase has begun, and nothing is wrong with it so far."""
+        state = self._states.get(number)
+        if state is None:
+            state = self._states[number] = _State(self._phases.number)
+        elif state.phase != self._phases.number:
+            state.phase, found = self._phases.number, self._part.roots.get(number)
+            if state.again < PHASES and state.calls > STEADY and not (found is not None and (found.reached or found.early)):
+                state = self._states[number] = _State(state.phase, state.again + 1)
+        return state
+
     # -- which input is predicted
 
     def before_call(self, call: Call) -> None:
@@ -124,10 +144,12 @@ class InfluenceWatch:
             self._inputs = (call.root.number, [weakref.ref(tensor) for tensor in tensors(call.args)])
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
-        if self._inputs is None or not input.requires_grad or not isinstance(target, Tensor) or kind.count > TRIES:
+        if self._inputs is None or not self._trace.probes or not input.requires_grad or not isinstance(target, Tensor):
             return
         number, references = self._inputs
-        state = self._states.setdefault(number, _State())
+        state = self._state(number)
+        if state.calls > TRIES:
+            return
         single = target.dim() == 1 or (target.dim() == 2 and target.shape[1] == 1)
         state.targets = len(target) if single and input.dim() and len(input) == len(target) else 0
         if state.done_time or state.shift:
@@ -146,7 +168,9 @@ class InfluenceWatch:
         if not call.grad or not call.root.parameters or call.root.is_loss or not self._trace.probes:
             return
         number = call.root.number
-        state = self._states.setdefault(number, _State())
+        state = self._state(number)
+        if state.longest:
+            self._look_for_longer(call, state)
         if (state.done and state.done_time) or state.calls >= LATEST:
             return
         state.calls += 1
@@ -162,6 +186,15 @@ class InfluenceWatch:
         if state.calls > 1 and found:
             self._try_call(call, state, found)
 
+    def _look_for_longer(self, call: Call, state: _State) -> None:
+        """Sequences that are much longer than those that were tried: try again."""
+        first = first_tensor(call.args)
+        if first is not None and first.dim() >= 2 and first.shape[state.axis] >= LONGER * state.longest:
+            found = self._part.roots.get(call.root.number)
+            if state.again < PHASES and found is not None and not found.early:
+                state.again, state.longest, state.calls = state.again + 1, 0, 0
+                state.done_time, state.tries_time, state.shift = False, 0, ()
+
     def _try_call(self, call: Call, state: _State, found: list[Tensor]) -> None:
         batch = None if state.done else self._batch_size(call, state, found)
         shift = () if state.done_time else state.shift
@@ -176,13 +209,17 @@ class InfluenceWatch:
         if not is_safe(call.module, copied=copied) or not (copied or is_closed(call.module)):
             state.done = state.done_time = True
             return
-        fact = self._part.roots.setdefault(call.root.number, Influence(call.root.number, call.site, call.step))
+        fact = self._part.roots.get(call.root.number)
+        if fact is None or (state.again and not fact.reached and not fact.early):
+            fact = self._part.roots[call.root.number] = Influence(call.root.number, call.site, call.step)
         work = partial(_try, fact, call, state.layers, batch, shift, found, self._hub.locator)
         learned = run_forked(work) if copied else work()
         if learned is not None:
             self._part.roots[call.root.number] = fact = learned
         state.done = state.done or fact.told_batch or state.tries >= AGAIN[-1]
         state.done_time = state.done_time or fact.told_time or state.tries_time >= AGAIN[-1]
+        if fact.told_time and shift and shift[0][0] == 0:
+            state.longest, state.axis = fact.positions, shift[0][1]
         state.layers.clear()
 
     def _batch_size(self, call: Call, state: _State, found: list[Tensor]) -> int | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
 from instep.doctor.watch.calls import Calls
@@ -21,7 +22,7 @@ FUNCTIONS = (
     "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "margin_ranking_loss", "triplet_margin_loss",
     "cosine_embedding_loss", "ctc_loss",
 )  # fmt: skip
-EXAMINED = 6  # calls whose values are looked at one by one, then every 64th
+EXAMINED = 6  # calls of a phase whose values are looked at one by one, then every 64th
 LIMIT = 256
 SITE = "instep.site"  # under which a graph node keeps its line
 SQUASHING = ("softmax", "sigmoid")
@@ -33,7 +34,7 @@ SCALING = frozenset(f"{name}Backward0" for name in ("Mul", "Add", "Sub", "Rsub",
 
 
 @dataclass(slots=True)
-class LossKind:
+class LossKind(Tally):
     """Calls of one loss function from one line."""
 
     function: str  # "cross_entropy", …
@@ -78,26 +79,27 @@ class LossWatch:
             return
         kind = self._kind(called)
         kind.count += 1
+        looks = self._look(kind)
         if input.requires_grad:
             kind.with_graph += 1
-            node = origin(input) if self._is_looked_at(kind) else None
+            node = origin(input) if looks <= EXAMINED or kind.with_graph % 16 == 0 else None
             if node is not None:
                 name = _name(node)
                 kind.origins[name] += 1
                 kind.latest.append(name)
                 kind.squashed_at = node.metadata.get(SITE) or kind.squashed_at
-        if kind.count <= EXAMINED or kind.count % 64 == 0:
+        if looks <= EXAMINED or kind.count % 64 == 0:
             self._examine(kind, called, input.detach(), target)
         self._hub.say("on_loss", kind, called, input, target)
         self._hub.say("on_graded", input)
 
-    def _is_looked_at(self, kind: LossKind) -> bool:
-        """The first calls of a phase, and then every sixteenth."""
+    def _look(self, kind: LossKind) -> int:
+        """How many calls there were in this phase: the first ones are looked at, and then one now and then."""
         if self._phase != self._phases.number:
             self._phase = self._phases.number
             self._looks.clear()
         self._looks[id(kind)] += 1
-        return self._looks[id(kind)] <= EXAMINED or kind.with_graph % 16 == 0
+        return self._looks[id(kind)]
 
     def after_squash(self, called: Called) -> None:
         """Leave the line where a loss finds it."""

@@ -22,15 +22,17 @@ from instep.doctor.loss_terms import (
     summed_scores,
 )
 from instep.doctor.patches import Called
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward, Backwards
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.feeds import last_softmax, saved_axis
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.losses import SITE
+from instep.doctor.watch.phases import Phases
 
 LIMIT = 128
-LOOKS = 6  # backwards of a line that are walked one by one, then every 64th
+LOOKS = 6  # backwards of a line that are walked one by one in each phase, then every 64th
 NODES = 64
 # Operations that work element by element, and the sums that end a loss.
 PLAIN = frozenset(
@@ -45,7 +47,7 @@ LINEAR = {"Sum", "Mean", "Nansum", "Neg", "Add", "Sub", "Rsub", "Mul", "Div"} | 
 
 
 @dataclass(slots=True)
-class GraphSite:
+class GraphSite(Tally):
     """Backwards from one line, as seen in their graphs."""
 
     site: str | None
@@ -63,13 +65,15 @@ class GraphSite:
     outside: int = 0  # a binary cross-entropy by hand whose targets lie outside of 0..1
     low: float = 0.0  # the lowest and the highest of those targets
     high: float = 0.0
-    zero: int = 0  # backwards that gave zero gradients only, from the first on
-    alive: bool = False  # some gradient was not zero
+    zero: int = 0  # backwards that gave zero gradients only, from the first of a phase on
+    alive: bool = False  # some gradient of this phase was not zero
     value: float | None = None
+    phase: int = 0  # the last one that it was seen in
+    looks: int = 0  # backwards in that phase
 
 
 @dataclass(slots=True)
-class RowSoftmax:
+class RowSoftmax(Tally):
     """Root calls of one kind of module whose output is a softmax over the batch."""
 
     model: str
@@ -93,7 +97,7 @@ class LossGraphWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(LossGraphs)
+        self._part, self._phases = trace.part(LossGraphs), trace.part(Phases)
         self._backwards, self._gradients = trace.part(Backwards), trace.part(Gradients)
         self._site: GraphSite | None = None
 
@@ -103,9 +107,12 @@ class LossGraphWatch:
             site = GraphSite(backward.site, backward.step)
             if len(self._part.sites) < LIMIT:
                 self._part.sites[backward.site] = site
+        if site.phase != self._phases.number:  # in which its gradients may be zero from the first on
+            site.phase, site.looks, site.alive = self._phases.number, 0, False
         site.count += 1
+        site.looks += 1
         self._site = site
-        if tensor.grad_fn is not None and (site.count <= LOOKS or site.count % 64 == 0):
+        if tensor.grad_fn is not None and (site.looks <= LOOKS or site.count % 64 == 0):
             site.walked += 1
             self._walk(site, tensor.grad_fn)
 

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.shards import is_sharded
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
@@ -43,7 +44,7 @@ class StepFact:
 
 
 @dataclass(slots=True)
-class OptimizerRecord:
+class OptimizerRecord(Tally):
     """One optimizer."""
 
     number: int

@@ -1,16 +1,28 @@
-"""Phases: a new loader, or a new optimizer, begins another part of a script, where other things may be wrong.
+"""Phases: a script that goes on with something new begins another part, where other things may be wrong.
 
-Watchers that look at the first calls of a line look again then: what was right in the first phase says nothing of the second.
+A new loader or optimizer, one that steps for the first time, weights that are loaded, other parameters or another precision in an
+optimizer, a new line that backwards come from. Watchers that look at the first calls of a line look again then, and rules judge
+what was counted since by itself: what was right in the first phase says nothing of the second.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
+from instep.doctor.tallies import Tally, noted, since
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.loaders import Pass
+from instep.doctor.watch.optimizers import Step
 
 MOST = 64
+LONG = 16  # steps of a phase that is judged by itself
+JUDGED = 24  # phases that are
+LIMIT = 256
+
+T = TypeVar("T", bound=Tally)
 
 
 @dataclass
@@ -18,14 +30,50 @@ class Phases:
     """The part of the trace about phases."""
 
     number: int = 0
+    began: list[int] = field(default_factory=lambda: [0])  # steps before each phase that is judged by itself
+    notes: list[dict[int, Tally]] = field(default_factory=lambda: [{}])  # the tallies at those steps, by id
+
+
+class Window:
+    """One phase, or the whole run."""
+
+    def __init__(self, step: int = 0, before: dict[int, Tally] | None = None, after: dict[int, Tally] | None = None) -> None:
+        self._step, self._before, self._after = step, before, after
+
+    def of(self, tally: T | None) -> T | None:
+        """What a tally has counted in that phase; None where it was nothing."""
+        if self._before is None or tally is None:
+            return tally
+        known: Any = tally if self._after is None else self._after.get(id(tally))
+        return since(known, self._before.get(id(tally)), self._step) if known is not None else None
+
+
+def windows(trace: Trace) -> Iterator[Window]:
+    """Every phase that is long enough, where there are several, and the whole run: the last one has the last word."""
+    part = trace.part(Phases)
+    ends = [*part.began[1:], trace.steps]
+    for number, (begin, end) in enumerate(zip(part.began, ends, strict=True)):
+        if len(ends) > 1 and end - begin >= LONG:
+            last = number + 1 == len(ends)
+            yield Window(begin, part.notes[number], None if last else part.notes[number + 1])
+    yield Window()
+
+
+def by_phase(trace: Trace, tallies: Iterable[T]) -> Iterator[T]:
+    """Tallies of each phase by itself, and of the whole run."""
+    known = list(tallies)
+    for window in windows(trace):
+        yield from (found for tally in known if (found := window.of(tally)) is not None)
 
 
 class PhaseWatch:
-    """Fills `Phases`."""
+    """Fills `Phases`. Tells `on_phase()` where other things are trained than before."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
-        self._part, self._trace = trace.part(Phases), trace
+        self._part, self._trace, self._hub = trace.part(Phases), trace, hub
         self._step = 0
+        self._trained: dict[int, set[tuple[Any, ...]]] = {}  # optimizer -> what it was seen to train
+        self._sites: set[str | None] = set()  # of backwards
 
     def on_pass_begins(self, begun: Pass, _: Any) -> None:
         if begun.number == 1:
@@ -34,11 +82,45 @@ class PhaseWatch:
     def on_optimizer(self, *_: Any) -> None:
         self._begin()
 
-    def _begin(self) -> None:
+    def after_optimizer_load(self, _: Called) -> None:
+        self._begin()
+
+    def after_state_loaded(self, _: Called) -> None:
+        self._begin()
+
+    def on_backward(self, backward: Backward, _: Any) -> None:
+        if backward.site not in self._sites and len(self._sites) < LIMIT:
+            self._sites.add(backward.site)
+            self._begin()
+
+    def before_step(self, step: Step) -> None:
+        """Parameters that were added, replaced, frozen or thawed, or cast to another precision."""
+        if step.fact is None or step.inside:
+            return
+        keys, groups = step.record.parameters, step.optimizer.param_groups
+        first = groups[0]["params"][0] if groups and groups[0]["params"] else None
+        trained = (step.fact.parameters, len(keys), keys[:1], keys[-1:], getattr(first, "dtype", None))
+        known = self._trained.get(step.record.number)
+        if known is None:
+            if len(self._trained) < LIMIT:
+                self._trained[step.record.number] = {trained}
+                self._begin()
+        elif trained not in known and len(known) < 16:
+            known.add(trained)
+            if self._begin():
+                self._hub.say("on_phase")
+
+    def _begin(self) -> bool:
         """Not before anything was trained, and not twice at one step."""
-        if self._trace.steps > self._step and self._part.number < MOST:
-            self._part.number += 1
-            self._step = self._trace.steps
+        steps, part = self._trace.steps, self._part
+        if steps <= self._step or part.number >= MOST:
+            return False
+        part.number += 1
+        self._step = steps
+        if steps - part.began[-1] >= LONG and len(part.began) < JUDGED:
+            part.began.append(steps)
+            part.notes.append({id(tally): noted(tally) for tally in self._trace.tallies()})
+        return True
 
 
 OBSERVERS = [PhaseWatch]

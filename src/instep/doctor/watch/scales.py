@@ -1,4 +1,4 @@
-"""Scales: how large the numbers are that reach the first layer of a model, in its first training calls."""
+"""Scales: how large the numbers are that reach the first layer of a model, in the first training calls of a phase."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +12,9 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
+from instep.doctor.watch.phases import Phases
 
-STEPS = 4  # after so many steps nobody looks any more
+STEPS = 4  # after so many steps of a phase nobody looks any more
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase)
 
 
@@ -28,13 +29,14 @@ class InputScale:
     large: int = 0  # with an element above 50 in size
     lowest: float = 0.0
     highest: float = 0.0
+    first_step: int = 0
 
 
 @dataclass
 class Scales:
     """The part of the trace about the size of inputs."""
 
-    inputs: dict[int, InputScale] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], InputScale] = field(default_factory=dict)  # by root and phase
 
 
 class ScaleWatch:
@@ -42,7 +44,8 @@ class ScaleWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Scales)
+        self._part, self._phases, self._phase = trace.part(Scales), trace.part(Phases), 0
+        self._until = STEPS
         self._handle: Any = None
         self._call: Call | None = None
 
@@ -55,7 +58,15 @@ class ScaleWatch:
             self._handle = None
 
     def after_step(self, _: Any) -> None:
-        if self._handle is not None and self._trace.steps >= STEPS and not self._hub.compiled:
+        if self._phase != self._phases.number:
+            self._phase, self._until = self._phases.number, self._trace.steps + STEPS
+            if self._handle is None and not self._hub.compiled:
+                self.install([])
+        elif self._handle is not None and self._trace.steps >= self._until and not self._hub.compiled:
+            self.remove()
+
+    def on_rest(self) -> None:
+        if not self._hub.compiled:
             self.remove()
 
     def before_call(self, call: Call) -> None:
@@ -71,7 +82,10 @@ class ScaleWatch:
         input = args[0] if args else None
         if not isinstance(module, LAYERS) or not isinstance(input, Tensor) or not input.is_floating_point() or not input.numel():
             return
-        known = self._part.inputs.setdefault(call.root.number, InputScale(call.root.number, call.site, type(module).__name__))
+        key = (call.root.number, self._phase)
+        if key not in self._part.inputs:
+            self._part.inputs[key] = InputScale(call.root.number, call.site, type(module).__name__, first_step=call.step)
+        known = self._part.inputs[key]
         self._hub.tell((self._measure,), known, input)
 
     def _measure(self, known: InputScale, input: Tensor) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.clipping import Clip
@@ -20,7 +21,7 @@ LIMIT = 128
 
 
 @dataclass(slots=True)
-class ScaledClip:
+class ScaledClip(Tally):
     """Clips of scaled gradients from one line."""
 
     site: str | None
@@ -33,7 +34,7 @@ class ScaledClip:
 
 
 @dataclass(slots=True)
-class HalfBackward:
+class HalfBackward(Tally):
     """Backwards from one line whose graphs have float16 in them."""
 
     site: str | None

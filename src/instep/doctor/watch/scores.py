@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward
 from instep.doctor.watch.calls import Call
@@ -26,7 +27,7 @@ LAYERS = ("AddmmBackward0", "MmBackward0", "ConvolutionBackward0")
 
 
 @dataclass(slots=True)
-class Praise:
+class Praise(Tally):
     """Steps of one optimizer that also used a loss by which another optimizer raises its output."""
 
     uses: int = 0  # such steps

@@ -1,7 +1,7 @@
 """Updates: how far steps move weights, whether weights stay finite, and where the loss is heading.
 
-A few tensors of each optimizer are compared before and after a step, at every fourth of the first forty steps and then at every
-twentieth; of large tensors only the beginning.
+A few tensors of each optimizer are compared before and after a step, at every fourth of the first forty steps of a phase and
+then at every twentieth; of large tensors only the beginning.
 """
 
 import math
@@ -19,6 +19,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.gradients import Gradients, Parameter
 from instep.doctor.watch.optimizers import Step
+from instep.doctor.watch.phases import Phases
 
 PROBES = 6
 ELEMENTS = 16384
@@ -104,6 +105,8 @@ class UpdateWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._gradients = trace.part(Updates), trace.part(Gradients)
+        self._phases, self._phase = trace.part(Phases), 0
+        self._begun: dict[int, int] = {}  # optimizer -> its steps before this phase
         self._probes: dict[int, list[Parameter]] = {}
         self._before: tuple[int, list[int], list[Tensor], list[Tensor]] | None = None
         self._unread: deque[Backward] = deque(maxlen=8)  # whose values have not come yet
@@ -139,10 +142,13 @@ class UpdateWatch:
 
     def before_step(self, step: Step) -> None:
         self._before = None
-        count = step.record.steps
-        if step.inside or not (count % 4 == 1 if count < 40 else count % (20 if count < 200 else 8) == 1):
+        number, count = step.record.number, step.record.steps
+        if self._phase != self._phases.number:
+            self._phase = self._phases.number
+            self._begun.clear()
+        new = count - self._begun.setdefault(number, count if self._phase else 0)
+        if step.inside or not (new % 4 == 1 if new < 40 else count % (20 if count < 200 else 8) == 1):
             return
-        number = step.record.number
         movement = self._movement(step)
         if movement is None:
             return
@@ -169,7 +175,8 @@ class UpdateWatch:
         pairs = [(i, t, w, g) for i, t, w, g in zip(chosen, tensors, weights, grads, strict=True) if t is not None]
         now = [_beginning(t) for _, t, _, _ in pairs]
         facts = _facts(now, [w for _, _, w, _ in pairs], [g for _, _, _, g in pairs])
-        self._hub.read(facts, partial(self._note, self._part.optimizers[number], [i for i, *_ in pairs], step.record.steps))
+        movement = self._part.optimizers[number]
+        self._hub.read(facts, partial(self._note, movement, movement.moves, [i for i, *_ in pairs], step.record.steps))
 
     def _movement(self, step: Step) -> Movement | None:
         movements, number = self._part.optimizers, step.record.number
@@ -183,24 +190,31 @@ class UpdateWatch:
     def _chosen(self, step: Step, movement: Movement) -> list[Parameter]:
         """The tensors that are looked at: the first and the last matrices, and some in between."""
         number, known = step.record.number, self._gradients.parameters
-        if number not in self._probes:
-            found = [known[key] for key in step.record.parameters if key in known]
-            found = [p for p in found if p.held and p.numel >= 4 and p.dtype.startswith(("float", "bfloat"))]
-            found = [p for p in found if p.device == found[0].device]
-            matrices = [p for p in found if len(p.shape) >= 2] or found
+        if number not in self._probes or self._has_changed(number, movement):
+            found = [(known[key], known[key].reference()) for key in step.record.parameters if key in known]
+            held = [(p, t) for p, t in found if t is not None and p.held and t.numel() >= 4 and t.is_floating_point()]
+            held = [(p, t) for p, t in held if t.device == held[0][1].device]
+            matrices = [(p, t) for p, t in held if t.dim() >= 2] or held
             stride = max((len(matrices) - 1) / (PROBES - 1), 1.0)
             picked = {min(round(i * stride), len(matrices) - 1): None for i in range(PROBES)} if matrices else {}
-            self._probes[number] = [matrices[i] for i in picked]
-            movement.moves = [Moves(matrices[i].name, matrices[i].dtype, matrices[i].numel) for i in picked]
+            self._probes[number] = [matrices[i][0] for i in picked]
+            movement.moves = [Moves(matrices[i][0].name, _dtype(matrices[i][1]), matrices[i][1].numel()) for i in picked]
         return self._probes[number]
 
-    def _note(self, movement: Movement, chosen: list[int], step: int, facts: list[list[float]]) -> None:
-        gone = next((i for i, fact in zip(chosen, facts, strict=True) if math.isnan(fact[0]) and movement.moves[i].samples), None)
+    def _has_changed(self, number: int, movement: Movement) -> bool:
+        """Whether what is looked at is gone, or was cast to another precision: a model that is fine-tuned in bfloat16."""
+        tensors = [probe.reference() for probe in self._probes[number]]
+        pairs = zip(tensors, movement.moves, strict=True)
+        gone = bool(tensors) and all(tensor is None for tensor in tensors)
+        return gone or any(tensor is not None and _dtype(tensor) != move.dtype for tensor, move in pairs)
+
+    def _note(self, movement: Movement, moves: list[Moves], chosen: list[int], step: int, facts: list[list[float]]) -> None:
+        gone = next((i for i, fact in zip(chosen, facts, strict=True) if math.isnan(fact[0]) and moves[i].samples), None)
         movement.lost = movement.lost + 1 if gone is not None else 0
         if gone is not None and movement.first_lost is None:
-            movement.first_lost, movement.lost_name = step, movement.moves[gone].name
+            movement.first_lost, movement.lost_name = step, moves[gone].name
         for index, (weight, update, grad, unchanged) in zip(chosen, facts, strict=True):
-            move = movement.moves[index]
+            move = moves[index]
             if not grad > 0:
                 continue
             if move.dtype in ("bfloat16", "float16"):
@@ -237,6 +251,10 @@ class UpdateWatch:
                 movement.first_spoiled, movement.loss_site = step, odd.site
 
 
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
 def _beginning(tensor: Tensor) -> Tensor:
     """The first elements of a tensor, in a row."""
     flat = tensor.detach()
@@ -246,16 +264,16 @@ def _beginning(tensor: Tensor) -> Tensor:
 
 def _facts(now: list[Tensor], weights: list[Tensor], grads: list[Tensor]) -> Tensor:
     """For each tensor: norm of the weight before, of the update, of the gradient; share of elements with gradient that stayed."""
-    low = now[0].dtype in (torch.bfloat16, torch.float16)
     stayed: list[Any] = []
     for after, before, grad in zip(now, weights, grads, strict=True):
-        if low:
+        if after.dtype in (torch.bfloat16, torch.float16):
             moved = grad != 0
-            stayed.append(((after == before) & moved).sum() / moved.sum().clamp(min=1))
+            stayed.append((((after == before) & moved).sum() / moved.sum().clamp(min=1)).float())
         else:
             stayed.append(torch.zeros((), device=after.device))
-    norms = [torch.stack(torch._foreach_norm(group)).float() for group in (weights, torch._foreach_sub(now, weights), grads)]
-    return torch.stack([*norms, torch.stack(stayed).float()], dim=1)
+    groups = (torch._foreach_norm(group) for group in (weights, torch._foreach_sub(now, weights), grads))
+    norms = [torch.stack([norm.float() for norm in group]) for group in groups]
+    return torch.stack([*norms, torch.stack(stayed)], dim=1)
 
 
 OBSERVERS = [UpdateWatch]
