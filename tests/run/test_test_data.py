@@ -137,7 +137,8 @@ def test_metrics_that_nothing_measures_are_said() -> None:
     """In the plan: only evaluate(data) would have them."""
     x, y = torch.randn(8, 3), torch.randint(0, 2, (8,))
     words = "metrics are measured on valid= and test=, and there is neither: accuracy only by evaluate(data)"
-    for held_out, is_said in (({}, True), ({"valid": (x, y)}, False), ({"test": (x, y)}, False)):
+    sets: list[tuple[dict[str, Any], bool]] = [({}, True), ({"valid": (x, y)}, False), ({"test": (x, y)}, False)]
+    for held_out, is_said in sets:
         model = nn.Linear(3, 2)
         trainer = Trainer(
             model,
