@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 # Whole numbers that are no counts.
 KEPT = frozenset({
-    "number", "first_step", "first_thrown", "first_old", "made_step", "phase", "looks", "samples", "most", "backwards",
-    "arrivals", "time",
+    "number", "phase", "made_step", "last_step", "first_step", "first_thrown", "first_old", "wasted_first", "run_first",
+    "looks", "samples", "most", "backwards", "arrivals", "time",
 })  # fmt: skip
 
 

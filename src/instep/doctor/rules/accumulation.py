@@ -102,6 +102,8 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
         dropped = [left for left, used_by in cycles.tails if used_by == 0]
         leaked = [left for left, used_by in cycles.tails if used_by > size]
         if not trace.part(Loaders).feeds(trace.backwards):
+            if all(optimizer is not each for each in trace.part(Optimizers)):
+                continue  # distances tell something of a whole run only
             dropped = _regular_drops(trace, cycles)
             if not dropped:
                 size, leaked = _regular_leaks(cycles)

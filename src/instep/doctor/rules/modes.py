@@ -9,6 +9,7 @@ from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.modes import Modes, Stretch
+from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.rows import Rows
 
 
@@ -106,7 +107,7 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
 @rule("evaluated-with-grad")
 def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
     """Calls in eval mode that recorded a graph which no backward and no autograd.grad used, of a model that is trained."""
-    for mode in trace.part(Modes).all.values():
+    for mode in by_phase(trace, trace.part(Modes).all.values()):
         trained = mode.train_steps + mode.eval_steps
         in_rows = mode.wasted >= 2 * mode.wasted_stretches
         apart = mode.wasted_stretches <= 0.34 * (max(trace.watched, trace.backwards) - mode.wasted_watched + 1)

@@ -135,7 +135,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
     """BatchNorms that train on one sample at a time; a hint where the running statistics are never used."""
     ones = (
         (norm.ones_site, norm)
-        for norm in trace.part(Norms).all
+        for norm in by_phase(trace, trace.part(Norms).all)
         if not norm.shared and norm.ones >= 8 and trace.has_share(norm.ones, norm.graded, 0.6) and norm.live and trace.steps
     )
     for site, norms in _by_site(ones).items():

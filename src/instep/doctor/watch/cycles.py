@@ -22,6 +22,7 @@ from instep.doctor.watch.clipping import Clip
 from instep.doctor.watch.gradients import Discard, Gradients, Parameter
 from instep.doctor.watch.loaders import Loaders, Pass
 from instep.doctor.watch.optimizers import Step, StepFact
+from instep.doctor.watch.phases import Phases
 
 LIMIT = 256
 WAITS = 6  # backwards on an accelerator after which values are looked at, for which the program waits
@@ -89,7 +90,7 @@ class CycleWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._gradients, self._backwards = trace.part(CyclePart), trace.part(Gradients), trace.part(Backwards)
-        self._loaders = trace.part(Loaders)
+        self._loaders, self._phases = trace.part(Loaders), trace.part(Phases)
         self._probes: dict[int, Parameter] = {}  # optimizer -> the parameter whose gradient is looked at
         self._copies: dict[int, Tensor] = {}  # optimizer -> its gradient after the last backward, in sampled cycles
         self._weights: tuple[Parameter, list[float]] | None = (
@@ -187,7 +188,7 @@ class CycleWatch:
             self._filled = self._filled or bool(copy.any())
 
     def _is_sampled(self) -> bool:
-        return self._trace.steps < 32 or self._trace.steps % 16 == 0
+        return self._trace.steps - self._phases.step < 32 or self._trace.steps % 16 == 0
 
     def _backward_place(self, site: str | None) -> BackwardPlace:
         places = self._part.backwards

@@ -10,6 +10,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Sentinel
 from instep.doctor.watch.calls import Call, Root
@@ -21,7 +22,7 @@ LIMIT = 256
 
 
 @dataclass(slots=True)
-class Mode:
+class Mode(Tally):
     """One model."""
 
     root: Root

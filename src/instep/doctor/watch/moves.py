@@ -14,8 +14,9 @@ from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.gradients import Gradients, is_zero
 from instep.doctor.watch.optimizers import Step
+from instep.doctor.watch.phases import Phases
 
-FIRST = 8  # steps that are all looked at
+FIRST = 8  # steps of a phase that are all looked at
 EVERY = 32
 CHECKED = 4  # parameters whose values are compared
 LOUD = 32  # parameters whose gradients are looked at after a backward and before its step
@@ -64,7 +65,7 @@ class MoveWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Moves)
+        self._part, self._phases = trace.part(Moves), trace.part(Phases)
         self._parameters = trace.part(Gradients).parameters
         self._frozen: list[tuple[Tensor, list[float]]] = []
         self._loud: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
@@ -74,7 +75,7 @@ class MoveWatch:
 
     def _looks(self) -> bool:
         steps = self._trace.steps
-        return 1 <= steps <= FIRST or steps % EVERY == 0
+        return 1 <= steps - self._phases.step <= FIRST or steps % EVERY == 0
 
     # -- steps
 
@@ -160,7 +161,7 @@ class MoveWatch:
         self._note("between", backward.site, moved[0] if moved else None)
 
     def after_backward(self, _: Called) -> None:
-        if self._trace.steps < FIRST or _is_chosen(self._trace.steps):
+        if self._trace.steps - self._phases.step < FIRST or _is_chosen(self._trace.steps):
             held = [(parameter, parameter.reference()) for parameter in list(self._parameters.values())[:LOUD]]
             self._loud = [
                 weakref.ref(tensor)

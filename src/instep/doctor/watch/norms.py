@@ -13,6 +13,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.gradients import Gradients
@@ -30,7 +31,7 @@ class Average:
 
 
 @dataclass(slots=True)
-class Norm:
+class Norm(Tally):
     """One BatchNorm."""
 
     name: str  # in its model

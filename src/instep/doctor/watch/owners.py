@@ -20,8 +20,9 @@ from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients, Parameter, own_parameters
 from instep.doctor.watch.loaders import tensors
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
+from instep.doctor.watch.phases import Phases
 
-WALKS = (2, 6, 20)  # backwards whose graphs are walked for leaves that nobody registered
+WALKS = (2, 6, 20)  # backwards of a phase whose graphs are walked for leaves that nobody registered
 IDLE = 8  # backwards without a gradient, while others get theirs
 ROOTS = 64
 ALONE = 10  # calls of a model, in train mode with grad, that should have led to a gradient
@@ -93,7 +94,7 @@ class OwnerWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(Owners)
+        self._part, self._phases = trace.part(Owners), trace.part(Phases)
         self._parameters = trace.part(Gradients).parameters
         self._optimizers, self._calls = trace.part(Optimizers), trace.part(Calls)
         self._reachable: dict[int, set[int]] = {}  # root number -> ids of its modules
@@ -110,11 +111,11 @@ class OwnerWatch:
 
     def before_call(self, call: Call) -> None:
         self._call_grad = call.grad
-        if self._trace.backwards + 1 in WALKS:
+        if self._trace.backwards + 1 - self._phases.backwards in WALKS:
             self._bare.note_inputs(tensors(call.args))
 
     def before_autograd_grad(self, called: Called) -> None:
-        if self._trace.backwards <= WALKS[-1]:
+        if self._trace.backwards - self._phases.backwards <= WALKS[-1]:
             inputs = called.argument(1, "inputs")
             self._bare.note_inputs([inputs] if isinstance(inputs, Tensor) else inputs or ())
 
@@ -155,7 +156,7 @@ class OwnerWatch:
     # -- leaves that no module and no optimizer knows
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        if backward.number not in WALKS or tensor.grad_fn is None:
+        if backward.number - self._phases.backwards not in WALKS or tensor.grad_fn is None:
             return
         tops = [(root.number, top) for root in self._calls.roots[:ROOTS] if (top := root.reference()) is not None]
         shapes = weight_shapes(known.shape for known in self._parameters.values() if known.optimizers)

@@ -30,6 +30,8 @@ class Phases:
     """The part of the trace about phases."""
 
     number: int = 0
+    step: int = 0  # steps before this one
+    backwards: int = 0  # backwards before it
     began: list[int] = field(default_factory=lambda: [0])  # steps before each phase that is judged by itself
     notes: list[dict[int, Tally]] = field(default_factory=lambda: [{}])  # the tallies at those steps, by id
 
@@ -71,7 +73,6 @@ class PhaseWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._part, self._trace, self._hub = trace.part(Phases), trace, hub
-        self._step = 0
         self._trained: dict[int, set[tuple[Any, ...]]] = {}  # optimizer -> what it was seen to train
         self._sites: set[str | None] = set()  # of backwards
 
@@ -113,10 +114,10 @@ class PhaseWatch:
     def _begin(self) -> bool:
         """Not before anything was trained, and not twice at one step."""
         steps, part = self._trace.steps, self._part
-        if steps <= self._step or part.number >= MOST:
+        if steps <= part.step or part.number >= MOST:
             return False
         part.number += 1
-        self._step = steps
+        part.step, part.backwards = steps, self._trace.backwards
         if steps - part.began[-1] >= LONG and len(part.began) < JUDGED:
             part.began.append(steps)
             part.notes.append({id(tally): noted(tally) for tally in self._trace.tallies()})

@@ -22,9 +22,10 @@ from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor, tensors
 from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.phases import Phases
 
 FIRST_BATCHES = 32  # passes of which the first batch is compared
-SAME = 32  # training calls that are compared with the one before
+SAME = 32  # training calls of a phase that are compared with the one before
 CALLS = 128  # training calls whose rows are looked at, one after the other
 SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
 PEEKS = 3  # passes of one batch before the one that is counted
@@ -119,6 +120,8 @@ class RowWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._loaders, self._backwards = trace.part(Rows), trace.part(Loaders), trace.part(Backwards)
+        self._phases, self._phase = trace.part(Phases), 0
+        self._begun = 0  # training calls before this phase
         self._last: list[float] = []
         self._last_input: weakref.ref[Tensor] | None = None
         self._given: tuple[float, ...] = ()  # how many rows the last training call got, and a few numbers of them
@@ -270,12 +273,15 @@ class RowWatch:
         if self._calls >= LATEST:
             return
         self._calls += 1
-        if self._calls > CALLS and self._calls % SPARSE:
+        if self._phase != self._phases.number:
+            self._phase, self._begun, self._last = self._phases.number, self._calls - 1, []
+        compared = self._calls - self._begun <= SAME
+        if self._calls > CALLS and self._calls % SPARSE and not compared:
             return
         keys = row_keys(input)
         if not keys:
             return
-        if self._calls <= SAME:
+        if compared:
             self._note_same(call, input, keys)
         number = call.root.number
         order = self._orders.setdefault(number, Order())

@@ -22,6 +22,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
+from instep.doctor.watch.phases import Phases
 
 TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
 FLAG = "requires_grad"
@@ -111,7 +112,8 @@ class StructureWatch:
         self._pairs: list[tuple[Twin, weakref.ref[Tensor], weakref.ref[Tensor]]] = []
         self._weights: dict[int, weakref.ref[Tensor]] = {}
         self._embeddings: set[int] = set()
-        self._started: set[int] = set()
+        self._started: dict[int, int] = {}  # optimizer -> the phase in which its weights were last looked at
+        self._phases = trace.part(Phases)
         self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
         self._looked: dict[int, int] = {}
 
@@ -240,14 +242,19 @@ class StructureWatch:
     # -- weights that are all alike
 
     def before_step(self, step: Step) -> None:
-        record = step.record
-        if record.number in self._started:
+        record, phase = step.record, self._phases.number
+        if self._started.get(record.number) == phase:
             return
-        self._started.add(record.number)
+        again = record.number in self._started
+        self._started[record.number] = phase
+        tops = (root.reference() for root in self._calls.roots[:64]) if again else ()
+        self._embeddings |= {id(each) for top in tops if top is not None for _, each in _weights(top, nn.Embedding)}
         for group in step.optimizer.param_groups:
             for tensor in group["params"]:
                 if tensor.dim() < 2 or is_sharded(tensor):  # where rows are elsewhere, those here may be equal by themselves
                     continue
+                if again and ((known := self._parameters.get(id(tensor))) is None or known.fed > 1):
+                    continue  # only what has come since: a head for new classes
                 if tensor.requires_grad and id(tensor) not in self._embeddings:
                     self._look_at_rows(record, tensor)
 
