@@ -46,12 +46,8 @@ class Locator:
         """The user's lines on the stack, the innermost first: they tell apart what goes through one helper."""
         found: list[str] = []
         frame: FrameType | None = sys._getframe(depth)
-        users = self._users
         while frame is not None and len(found) < limit:
-            code = frame.f_code
-            file = users.get(code)
-            if file is None:
-                file = users[code] = self._file(code)
+            file = self._file(frame)
             if file:
                 found.append(self.text(file, frame.f_lineno))
             frame = frame.f_back
