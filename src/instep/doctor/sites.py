@@ -38,7 +38,7 @@ class Locator:
             if file is None:
                 file = users[name] = self._owned(name)
             if file:
-                return self._text(file, frame.f_lineno)
+                return self.text(file, frame.f_lineno)
             frame = frame.f_back
         return None
 
@@ -49,7 +49,7 @@ class Locator:
         while frame is not None and len(found) < limit:
             file = self._file(frame)
             if file:
-                found.append(self._text(file, frame.f_lineno))
+                found.append(self.text(file, frame.f_lineno))
             frame = frame.f_back
         return tuple(found)
 
@@ -63,7 +63,7 @@ class Locator:
                 between = inside
                 continue
             if between:
-                found.append(self._text(file, frame.f_lineno))
+                found.append(self.text(file, frame.f_lineno))
             between, inside = False, True
         return found
 
@@ -82,7 +82,8 @@ class Locator:
             yield frame
             frame = frame.f_back
 
-    def _text(self, file: str, line: int) -> str:
+    def text(self, file: str, line: int) -> str:
+        """`file:line`, as findings say it."""
         place = (file, line)
         if place not in self._said:
             self._said[place] = f"{_relative(file)}:{line}"

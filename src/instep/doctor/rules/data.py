@@ -9,6 +9,7 @@ from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.randomness import Randomness
+from instep.doctor.watch.repeats import Repeats
 from instep.doctor.watch.rows import Rows, entropy
 from instep.doctor.watch.scales import Scales
 
@@ -132,6 +133,8 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
     The same input at every step is right where it is all there is; not where indices are drawn for it from far more.
     """
     part = trace.part(Rows)
+    findings = [*_repeated_by_index(trace)]
+    yield from findings or _repeated(trace)
     for loader in roles(trace)[0]:
         facts = part.loaders.get(loader.number)
         if facts is None or facts.singles < 10 or facts.singles < loader.passes - 2 or (loader.length or 2) < 2:
@@ -139,6 +142,11 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
         firsts = [rows for _, rows, _ in facts.firsts]
         if len(firsts) >= 10 and firsts[0] and all(rows == firsts[0] for rows in firsts):
             yield _same(loader.site, facts.singles + 1, {"passes": loader.passes, "batches_in_loader": loader.length}, "error")
+
+
+def _repeated_by_index(trace: Trace) -> Iterator[Finding]:
+    """Seeds that torch is given at every step, and indices that come out the same."""
+    part = trace.part(Rows)
     if part.same_inputs >= 20 and trace.has_share(part.seeds_in_training, part.same_inputs, 0.8) and not trace.part(Loaders).all:
         yield _same(part.same_site, part.same_inputs + 1, {"seeds_in_training": part.seeds_in_training}, "warning")
     elif part.same_inputs >= 20 and not trace.part(Loaders).is_training():
@@ -146,6 +154,16 @@ def same_batch_every_step(trace: Trace) -> Iterator[Finding]:
             few = trace.is_below(part.same_rows, 0.25 * draw.choices)  # else a split, perhaps: all that there is to train on
             if few and draw.same >= 20 and trace.has_share(draw.same, part.same_inputs, 0.8):
                 yield _same(site, part.same_inputs + 1, {"drawn_from": draw.choices, "same_draws": draw.same}, "warning")
+
+
+def _repeated(trace: Trace) -> Iterator[Finding]:
+    """Streams that are begun anew at every step, and functions that draw by a seed which they set each time."""
+    if trace.part(Loaders).feeds(trace.backwards):
+        return
+    for repeat in trace.part(Repeats).all.values():
+        if repeat.same >= 20 and max(repeat.anew, repeat.seeded) >= 2:
+            how = "generator_begun_anew" if repeat.anew >= 2 else "seed_set_anew"
+            yield _same(repeat.site, repeat.same + 1, {"rows": repeat.rows, how: repeat.source}, "warning")
 
 
 def _same(site: str | None, steps: int, evidence: dict[str, object], severity: str) -> Finding:

@@ -8,7 +8,7 @@ from instep.doctor.rules.data import roles
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.lineages import Lineages
-from instep.doctor.watch.loaders import Loader, Loaders
+from instep.doctor.watch.loaders import Loader
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.overlaps import Overlaps, Reuse
 from instep.doctor.watch.rereads import Rereads
@@ -48,8 +48,7 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
     """Evaluation samples that are trained on, in part; all of them only where nothing else is evaluated on."""
     part = trace.part(Rows)
     train, valid = roles(trace)
-    if not trace.part(Loaders).all:
-        yield from _overlap_by_hand(trace)
+    yield from _overlap_by_hand(trace)
     for loader in train:
         models = _models(trace, loader)
         facts = [

@@ -1,4 +1,4 @@
-"""Samples that are trained on and evaluated on, in scripts without loaders: rows of what a model gets, known by their values.
+"""Samples that are trained on and evaluated on, where no loader gives the latter: rows that a model gets, known by their values.
 
 Something is concluded only where all training samples are known: epochs were seen to come again, every call of them was looked
 at, and no row is there twice. What was trained on in the last epoch counts; folds of a cross-validation may share a model.
@@ -17,6 +17,7 @@ from instep.doctor.row_keys import is_rich, row_keys
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loaders, first_tensor
+from instep.doctor.watch.rows import RowWatch
 
 ROWS = 16384
 LIMIT = 32
@@ -139,6 +140,12 @@ class OverlapWatch:
         self._seen: dict[tuple[int, str | None], set[float]] = {}
         self._evaluations: dict[int, _Evaluations] = {}
         self._ended = False
+        self._rows: RowWatch | None = None
+
+    def install(self, observers: list[object]) -> None:
+        self._rows = next((observer for observer in observers if isinstance(observer, RowWatch)), None)
+
+    def remove(self) -> None: ...
 
     def on_rest(self) -> None:
         """Calls are not heard from now on: what is trained on is not known any more. What was, has been."""
@@ -155,8 +162,15 @@ class OverlapWatch:
             evaluations.fact.trained, evaluations.fact.drawn = len(training.last), not training.known
 
     def after_call(self, call: Call) -> None:
-        if self._loaders.all or not call.root.parameters or (self._ended and call.grad):
+        if not call.root.parameters or (self._ended and call.grad):
             return
+        by_loader = call.batch is not None and not call.batch.ended
+        if self._loaders.feeds(self._trace.backwards):
+            if not call.grad and not call.training and not by_loader and not self._ended:
+                self._evaluated_beside(call)
+            return
+        if by_loader and not call.grad:
+            return  # what a loader gives to evaluate on is known by its own rows
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         is_known = input is not None and input.dim() >= 2 and 2 <= len(input) <= 4096 and is_rich(input)
         if not call.grad and not call.training and call.root.shapes in self._shapes:
@@ -185,6 +199,18 @@ class OverlapWatch:
             evaluations.fact.blind = True
         else:
             evaluations.add(self._trace.steps, [(key, key in training.last) for key in row_keys(input)])
+
+    def _evaluated_beside(self, call: Call) -> None:
+        """An evaluation on tensors, where a loader gives what is trained on: its rows are known from the calls."""
+        order = self._rows.order(call.root.number) if self._rows is not None else None
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        if order is None or not order.epoch or input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
+            return
+        if is_rich(input):
+            training = _Training()
+            training.last = {key: at for key, (at, _) in order.places.items()}
+            training.epoch, training.calls = order.epoch, order.calls
+            self._evaluated(call, training, input)
 
     def _evaluated(self, call: Call, training: _Training, input: Tensor) -> None:
         if not training.known or training.epoch < 4 or training.calls < training.epoch:

@@ -145,6 +145,10 @@ class RowWatch:
             self._part.looked_at[number] = len(keys), sum(key in order.places for key in keys) if order is not None else 0
         self._part.seeded = self._part.seeded or self._part.seeds > 0 or torch.initial_seed() != self._part.seed_at_start
 
+    def order(self, root: int) -> Order | None:
+        """Where the rows stood that a root was trained on; None where some were not looked at."""
+        return self._orders.get(root) if self._calls <= CALLS else None
+
     def before_seed(self, called: Called) -> None:
         value = called.argument(0, "seed")
         self._part.seeds += 1

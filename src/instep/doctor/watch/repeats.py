@@ -1,0 +1,230 @@
+"""The same samples at every training call, as new tensors, without a loader: all there is, or the first batch each time.
+
+Where they are the first batch of a stream that is begun anew for every step, a generator gave them and was then thrown away.
+Where they are drawn anew by a seed that is set anew, the function that gave them sets one. To see either, the functions that the
+script calls between three training calls are listed by `sys.setprofile`, three times in a run, and only in runs of this kind.
+"""
+
+import dis
+import sys
+import weakref
+from dataclasses import dataclass, field
+from functools import lru_cache
+from inspect import CO_GENERATOR
+from types import CodeType, FrameType
+from typing import Any
+
+from torch import Tensor
+
+from instep.doctor.hub import Hub
+from instep.doctor.row_keys import row_keys
+from instep.doctor.scopes import local_names
+from instep.doctor.sites import Locator
+from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Loaders, first_tensor
+
+SAME = 40  # training calls of a line that are compared with the one before
+LISTED = (8, 16, 24)  # after so many calls with the same samples
+PLACES = 16
+Source = tuple[str, tuple[Any, ...]]  # a line, and a few of the numbers that it gave
+DEEP = 256  # calls within calls that are followed
+SEEDERS = frozenset({
+    "seed", "manual_seed", "default_rng", "RandomState", "Random", "set_state", "setstate", "set_rng_state", "PCG64", "Philox",
+    "MT19937", "SeedSequence",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class Repeat:
+    """Training calls of one model from one line."""
+
+    site: str | None
+    first_step: int
+    rows: int = 0
+    calls: int = 0  # that were compared
+    same: int = 0  # in a row that got a new tensor with the same rows
+    listed: int = 0  # times that the functions in between were listed
+    anew: int = 0  # of those: a generator was begun, gave as many rows, and was thrown away
+    seeded: int = 0  # of those: a function that gave as many rows sets a seed
+    source: str | None = None  # line of that generator or function
+    given: tuple[Any, ...] = ()  # a few of the numbers that it gave first
+
+
+@dataclass
+class Repeats:
+    """The part of the trace about them."""
+
+    all: dict[tuple[int, str | None], Repeat] = field(default_factory=dict)  # by root and line
+
+
+class RepeatWatch:
+    """Fills `Repeats`."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._hub = trace, hub
+        self._part, self._loaders = trace.part(Repeats), trace.part(Loaders)
+        self._last: dict[tuple[int, str | None], tuple[list[float], weakref.ref[Tensor]]] = {}
+        self._listing: Listing | None = None
+
+    def remove(self) -> None:
+        self._stop()
+
+    def on_rest(self) -> None:
+        self._stop()
+
+    def before_call(self, call: Call) -> None:
+        listing = self._listing
+        if listing is not None and (call.root.number, call.site) == listing.place and listing.is_over():
+            self._stop()
+
+    def after_call(self, call: Call) -> None:
+        if not call.grad or not call.training or not call.root.parameters or self._loaders.feeds(self._trace.backwards):
+            return
+        place = (call.root.number, call.site)
+        repeat = self._part.all.get(place)
+        if repeat is None:
+            if len(self._part.all) >= PLACES:
+                return
+            repeat = self._part.all[place] = Repeat(call.site, call.step)
+        if repeat.calls >= SAME or (repeat.calls > LISTED[0] and not repeat.same):
+            return
+        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
+        if input is not None and input.dim() >= 2 and 2 <= len(input) <= 4096:
+            self._compare(repeat, place, input)
+
+    def _compare(self, repeat: Repeat, place: tuple[int, str | None], input: Tensor) -> None:
+        keys, (before, tensor) = row_keys(input), self._last.get(place, ([], None))
+        is_new = tensor is None or tensor() is not input
+        repeat.calls += 1
+        repeat.same = repeat.same + 1 if keys and keys == before and is_new else 0
+        repeat.rows = len(keys)
+        self._last[place] = keys, weakref.ref(input)
+        if repeat.same in LISTED and self._listing is None and sys.getprofile() is None and not self._hub.compiled:
+            self._listing = Listing(repeat, place, self._hub.locator)
+            sys.setprofile(self._listing.hear)
+
+    def _stop(self) -> None:
+        listing, self._listing = self._listing, None
+        if listing is None:
+            return
+        if sys.getprofile() == listing.hear:
+            sys.setprofile(None)
+        repeat, found = listing.repeat, listing.thrown or listing.seeded
+        repeat.listed += 1
+        if found is not None and found[1] == (repeat.given or found[1]):
+            repeat.source, repeat.given = found
+            repeat.anew += listing.thrown is not None
+            repeat.seeded += listing.seeded is not None
+
+
+class Listing:
+    """The functions of the user's that are called from one training call to the next but one."""
+
+    def __init__(self, repeat: Repeat, place: tuple[int, str | None], locator: Locator) -> None:
+        self.repeat, self.place = repeat, place
+        self.thrown: Source | None = None
+        self.seeded: Source | None = None
+        self._is_users, self._text = lru_cache(maxsize=None)(locator.is_users), locator.text
+        self._calls = 0
+        self._stack: list[bool] = []  # of the functions that are called now: whether one of them, or within, sets a seed
+        self._open: dict[int, tuple[int, Source]] = {}  # generators that gave rows: frame -> (where it stands, what it gave)
+
+    def is_over(self) -> bool:
+        """Called before each training call: the second one is the end."""
+        self._calls += 1
+        if self._calls < 2:
+            return False
+        for _, source in self._open.values():
+            self.thrown = source
+        return True
+
+    def hear(self, frame: FrameType, event: str, given: Any) -> None:
+        if event == "c_call":
+            if self._stack and getattr(given, "__name__", "") in SEEDERS:
+                self._stack[-1] = True
+            return
+        if event not in ("call", "return") or not self._is_users(frame.f_code.co_filename):
+            return
+        if event == "call":
+            self._begin(frame)
+        else:
+            self._end(frame, given)
+
+    def _begin(self, frame: FrameType) -> None:
+        if len(self._stack) < DEEP:
+            self._stack.append(sets_seed(frame.f_code))
+        known = self._open.get(id(frame))
+        if known is None:
+            return
+        if frame.f_lasti == begins_at(frame.f_code):
+            self.thrown = self._open.pop(id(frame))[1]  # another one, at the place in memory of one that is gone
+        elif frame.f_lasti != known[0]:
+            del self._open[id(frame)]  # asked for more; to be closed, it is called where it stands
+
+    def _end(self, frame: FrameType, given: Any) -> None:
+        if not self._stack:
+            return  # was called before the list began
+        seeds = self._stack.pop()
+        if self._stack and seeds:
+            self._stack[-1] = True
+        numbers = _numbers(given, self.repeat.rows) if given is not None else ()
+        if not numbers:
+            return
+        source = self._text(frame.f_code.co_filename, frame.f_lineno), numbers
+        if seeds and not _is_part(frame, self.repeat.rows):
+            self.seeded = source
+        if frame.f_code.co_flags & CO_GENERATOR and self._calls == 0:
+            self._open[id(frame)] = frame.f_lasti, source
+
+
+@lru_cache(maxsize=1024)
+def begins_at(code: CodeType) -> int:
+    """Where a function stands when it is called for the first time."""
+    return next((step.offset for step in dis.get_instructions(code) if step.opname == "RESUME"), -1)
+
+
+@lru_cache(maxsize=1024)
+def sets_seed(code: CodeType) -> bool:
+    """Whether a function calls something that sets a seed."""
+    if SEEDERS.isdisjoint(code.co_names):
+        return False
+    steps = [step for step in dis.get_instructions(code) if step.argval in SEEDERS]
+    return any(
+        step.opname in ("LOAD_METHOD", "LOAD_GLOBAL", "LOAD_NAME") or (step.opname == "LOAD_ATTR" and (step.arg or 0) & 1 == 1)
+        for step in steps
+    )
+
+
+def _is_part(frame: FrameType, rows: int) -> bool:
+    """Whether a function knows a table of which so many rows are a good part: a split that is made anew, then."""
+    names = local_names(frame)
+    held = getattr(names.get("self"), "__dict__", {})
+    named = (frame.f_globals.get(name) for name in frame.f_code.co_names)
+    sizes = [value.shape[0] for value in (*names.values(), *held.values(), *named) if _is_array(value) and len(value.shape)]
+    return any(rows < size <= 4 * rows for size in sizes)
+
+
+def _is_array(value: Any) -> bool:
+    kind = type(value)
+    return isinstance(value, Tensor) or (kind.__name__ == "ndarray" and kind.__module__ == "numpy")
+
+
+def _numbers(value: Any, rows: int) -> tuple[Any, ...]:
+    """A few numbers of the first tensor or array of so many rows in something; none where there is no such."""
+    pending, looked = [value], 0
+    while pending and looked < 32:
+        part = pending.pop()
+        looked += 1
+        kind = type(part)
+        if _is_array(part):
+            if len(part.shape) and part.shape[0] == rows and getattr(part, "is_cpu", True):
+                return tuple((part.detach() if isinstance(part, Tensor) else part).reshape(-1)[:8].tolist())
+        elif kind in (tuple, list):
+            pending += part[:8]
+        elif kind is dict:
+            pending += list(part.values())[:8]
+    return ()
+
+
+OBSERVERS = [RepeatWatch]
