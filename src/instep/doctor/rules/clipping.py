@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.clipping import Clipping, ClipPlace
+from instep.doctor.watch.hand_clips import LateClips
 from instep.doctor.watch.phases import by_phase
 
 
@@ -28,6 +29,26 @@ def clip_after_step(trace: Trace) -> Iterator[Finding]:
             since_step=place.first_step,
             fix=f"  loss.backward()\n+ {place.function}(model.parameters(), {place.limit:g})\n  optimizer.step()\n"
             f"- {place.function}(model.parameters(), {place.limit:g})",
+        )
+
+    yield from _by_hand(trace)
+
+
+def _by_hand(trace: Trace) -> Iterator[Finding]:
+    """Gradients that a step has used, that plain operations make smaller, and that are cleared then."""
+    if any(place.after_use for place in _places(trace)):
+        return  # a clip function of torch's did it
+    for late in trace.part(LateClips).sites.values():
+        if late.shrunk < 4 or not trace.has_share(late.shrunk, late.looks, 0.1):
+            continue
+        yield Finding(
+            "clip-after-step",
+            f"After {late.shrunk} of {late.looks} steps that were looked at the gradients were made smaller, by a factor of down "
+            f"to {late.by:.2g}, and cleared then: the step had used them as they were.",
+            evidence={"steps": late.looks, "after_use": late.shrunk, "factor": late.by},
+            where=late.site,
+            since_step=late.first_step,
+            fix="  loss.backward()\n+ clip(parameters)\n  optimizer.step()\n- clip(parameters)",
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.influence import Influences
 
 
@@ -28,6 +29,32 @@ def batch_mixed(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.operation_site or fact.site,
             since_step=fact.step,
+        )
+    yield from _by_statistics(trace)
+
+
+def _by_statistics(trace: Trace) -> Iterator[Finding]:
+    """A normalisation by hand that uses the statistics of the batch in eval mode too, in a model that is evaluated in it."""
+    evaluated = {kind.root.number for kind in trace.part(Calls).kinds.values() if not kind.training and not kind.grad}
+    for fact in trace.part(Influences).roots.values():
+        if fact.statistics is None or fact.layer is not None or fact.root not in evaluated:
+            continue
+        yield Finding(
+            "batch-mixed",
+            "A normalisation by hand takes its mean and its spread over the samples of the batch, in eval mode "
+            f"too: replacing one of {fact.batch} samples changed the outputs of {fact.reached} others, by up to {fact.moved:.2g} "
+            "of their spread.",
+            evidence={
+                "batch": fact.batch,
+                "reached": fact.reached,
+                "largest_change": round(fact.moved, 4),
+                "operation": fact.statistics.operation,
+                "called_at": fact.site,
+            },
+            where=fact.statistics.site or fact.site,
+            since_step=fact.step,
+            severity="warning",
+            fix="keep running averages of the mean and the variance, and use those in eval mode, as nn.BatchNorm does",
         )
 
 

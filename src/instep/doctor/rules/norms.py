@@ -38,11 +38,14 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
             )
         elif "attention" in leak.how:
             how, fix = "was given dropout_p", "dropout_p=self.p if self.training else 0.0"
+        elif "mask" in leak.how:
+            how, fix = "does not ask for the mode", "return x * mask / keep if self.training else x"
         else:
             how, fix = "was not told the mode", "F.dropout(x, p, training=self.training)"
+        strength = f" with p={leak.p:g}" if leak.p else ""
         yield Finding(
             "dropout-in-eval",
-            f"{leak.how} with p={leak.p:g} was active in {leak.calls} calls of {leak.owner} in eval mode: it {how}.",
+            f"{leak.how}{strength} was active in {leak.calls} calls of {leak.owner} in eval mode: it {how}.",
             evidence={"function": leak.how, "module": leak.owner, "p": leak.p, "calls": leak.calls},
             where=leak.site,
             since_step=leak.first_step,

@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.epochs import Epochs
+from instep.doctor.watch.hand_rates import HandRates, fitted_horizon
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.rates import Rate, Rates
@@ -77,6 +78,47 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
         if finding is not None:
             found.setdefault(owner.number, finding)
     yield from found.values()
+    yield from _written_by_hand(trace, by_hand[0] if by_hand else passes)
+
+
+def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
+    """Rates that the script writes into the optimizer itself, in another unit than it counts them in."""
+    scheduled = {scheduler.optimizer for scheduler in trace.part(Schedulers).all}
+    for rate in trace.part(HandRates).all.values():
+        owner = trace.part(Optimizers).all[rate.optimizer]
+        steps, changed = owner.all_steps, rate.changed
+        if rate.optimizer in scheduled or steps < 30 or changed < 3 or not trace.ended or not rate.highest:
+            continue
+        saw = None
+        moving = changed >= 0.7 * min(rate.settled, rate.looks)  # with every update, as long as it moved
+        if moving and trace.exceeds(rate.faded / steps, 0.4):
+            saw = f"with every update, and was below 1e-4 of its highest value for {rate.faded} of {steps} updates"
+        elif moving and passes >= 4 and passes - 1 <= rate.settled <= passes and steps >= 4 * rate.settled + 20:
+            if trace.is_below(rate.last / rate.highest, 0.3):
+                saw = (
+                    f"with every update, fell from {rate.highest:.3g} to {rate.last:.3g} in the first {rate.settled} of {steps} "
+                    f"updates and then stayed, and there were {passes} epochs"
+                )
+        elif 3 * changed <= steps and _is_planned(rate.first, [lr for _, lr in rate.changes], steps):
+            saw = (
+                f"once in {steps / (changed + 1):.0f} updates, along a decay that would have ended after about {steps} changes: "
+                f"it is {rate.last / rate.highest:.3g} of its highest value after {steps} updates"
+            )
+        if saw is not None:
+            yield Finding(
+                "schedule-wrong-unit",
+                f"The learning rate of {owner.name} is written by hand, {saw}.",
+                evidence={"optimizer": owner.name, "changes": changed, "optimizer_steps": steps, "epochs": passes},
+                where=rate.site,
+                since_step=0,
+                fix="count the schedule in the unit in which it is set: updates inside the loop over batches, epochs outside",
+            )
+
+
+def _is_planned(first: float, lrs: list[float], steps: int) -> bool:
+    """Whether a decay was planned to end after as many of its own steps as there were updates."""
+    horizon = fitted_horizon([lr / first for lr in lrs]) if first else None
+    return horizon is not None and horizon >= 3 * len(lrs) and abs(horizon - steps) <= 0.06 * steps
 
 
 def _epochs_by_hand(trace: Trace) -> tuple[int, float] | None:
@@ -180,6 +222,16 @@ def _counts_batches(scheduled: Scheduled, all_steps: int) -> Finding | None:
                 {"horizon": horizon},
                 "scheduler.step()  # with every update, inside the loop over batches",
                 hint=of_loader and not (planned or one_cycle),
+            )
+    if horizon is None and scheduler.steps == len(scheduler.lrs) and scheduler.first_lr == scheduler.base_lr:
+        lrs = [lr for _, lr in scheduler.lrs]
+        if any(_is_planned(scheduler.base_lr, lrs, made) for made in (steps, all_steps)):
+            return _wrong_unit(
+                scheduled,
+                f"once in {each:.0f} updates, and its decay would have ended after about {steps} of its steps: the learning rate "
+                f"is {lrs[-1] / scheduler.base_lr:.3g} of what it was",
+                {"last_lr": lrs[-1], "base_lr": scheduler.base_lr},
+                "scheduler.step()  # with every update, inside the loop over batches",
             )
     if rate.idle >= 10 and any(rate.highest):
         return _wrong_unit(

@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
-from instep.doctor.patches import Called
+from instep.doctor.mean_sources import takes_mean
+from instep.doctor.patches import Called, Patch
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass
 from instep.doctor.watch.losses import LossKind
@@ -52,6 +53,7 @@ class AverageWatch:
         self._part, self._loaders = trace.part(Averages), trace.part(Loaders)
         self._open: dict[str | None, list[tuple[int, float]]] = {}  # (size, loss) of the pass that goes on
         self._pass: Pass | None = None
+        self._means: dict[str, bool | None] = {}  # lines that take a number from a tensor, and whether it is a mean
 
     def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
         last, result = self._loaders.last, called.result
@@ -64,6 +66,23 @@ class AverageWatch:
         values = self._open.setdefault(kind.site, [])
         if len(values) < 4096 and len(self._open) <= 8:
             self._hub.read(result.detach(), partial(_add, values, last.size))
+
+    def after_number(self, called: Called) -> None:
+        """A number that the script takes from a tensor: of a loss or a metric by hand, where the source says so."""
+        last, tensor = self._loaders.last, called.args[0]
+        if last is None or last.size is None or last.ended or last.backwards or self._trace.steps == 0 or called.site is None:
+            return
+        if type(tensor) is not Tensor or tensor.numel() != 1 or tensor.requires_grad or not tensor.is_floating_point():
+            return
+        if self._means.setdefault(called.site, None) is None:
+            self._means[called.site] = len(self._means) <= LIMIT and takes_mean(called.site)
+        if not self._means[called.site]:
+            return
+        if last is not self._pass:
+            self._pass, self._open = last, {}
+        values = self._open.setdefault(called.site, [])
+        if len(values) < 4096 and len(self._open) <= 8:
+            values.append((last.size, float(called.result)))
 
     def on_pass_ends(self, ended: Pass) -> None:
         if ended is not self._pass:
@@ -173,7 +192,8 @@ def _is_plain_mean(node: ast.AST, sums: set[str], lists: set[str], counts: set[s
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         inside = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))}
-        return name in MEANS and bool(inside & lists)
+        weighted = any(keyword.arg == "weights" for keyword in node.keywords)
+        return name in MEANS and bool(inside & lists) and not weighted
     return False
 
 
@@ -181,4 +201,5 @@ def _has(tree: ast.AST, kind: type[ast.AST]) -> bool:
     return any(isinstance(node, kind) for node in ast.walk(tree))
 
 
+PATCHES = [Patch("number", ("torch:Tensor.item", "torch:Tensor.__float__"))]
 OBSERVERS = [AverageWatch]

@@ -21,7 +21,10 @@ from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Pass, tensors
 
 LIMIT = 64
-PLACES = (("Tensor", "__eq__", "=="), ("Tensor", "eq", "eq"), ("", "eq", "eq"), ("Tensor", "__sub__", "-"))
+PLACES = (
+    ("Tensor", "__eq__", "=="), ("Tensor", "eq", "eq"), ("", "eq", "eq"), ("Tensor", "__sub__", "-"), ("Tensor", "sub", "-"),
+    ("", "sub", "-"), ("", "subtract", "-"),
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -56,6 +59,9 @@ class ComparisonWatch:
         self._evaluated = False  # whether that call was made without gradient
         self._waiting: list[weakref.ref[Tensor]] = []  # the output of a call in train mode without gradient, until it is compared
         self._undo: list[Callable[[], None]] = []
+        self._passing: Pass | None = None  # the pass that goes on, and its samples until now
+        self._drawn = 0
+        self._passed = 0  # samples of the last pass, where it was an evaluation that has come to its end
 
     def install(self, observers: list[object]) -> None:
         for owner_name, name, operation in PLACES:
@@ -109,8 +115,13 @@ class ComparisonWatch:
 
         self._undo.append(undo)
 
-    def on_batch(self, _: Pass, batch: Any) -> None:
+    def on_batch(self, passing: Pass, batch: Any) -> None:
         self._batch = [weakref.ref(tensor) for tensor in tensors(batch)]
+        self._drawn = (self._drawn if passing is self._passing else 0) + (passing.size or 0)
+        self._passing, self._passed = passing, 0
+
+    def on_pass_ends(self, ended: Pass) -> None:
+        self._passed = self._drawn if ended is self._passing and not ended.backwards else 0
 
     def after_argmax(self, called: Called) -> None:
         if type(called.result) is Tensor:
@@ -160,7 +171,16 @@ class ComparisonWatch:
         if tall.requires_grad or flat.requires_grad:
             return False
         mine, its = _storage(tall), _storage(flat)
-        return mine != its and _lies_in(self._output, mine, its)
+        if mine == its:
+            return False
+        return _lies_in(self._output, mine, its) or self._are_gathered(tall, flat)
+
+    def _are_gathered(self, tall: Tensor, flat: Tensor) -> bool:
+        """As many as the evaluation had samples, put together since; not a table that is made on purpose, `a[:, None] - b`."""
+        if self._trace.steps == 0 or not self._passed or len(flat) != self._passed:
+            return False
+        made = tall._base is not None or tall.is_inference()
+        return not made and self._evaluated and tall.is_floating_point()
 
     def _compares(self, tall: Tensor, flat: Tensor) -> bool:
         """Predictions, not a mask of which labels are equal: labels are compared with labels in contrastive losses."""

@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from instep.doctor.dropout_sources import drops_by_hand
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.tallies import Tally
@@ -60,6 +61,7 @@ class DropoutWatch:
         self._trace, self._hub, self._part = trace, hub, trace.part(Dropouts)
         self._calls: CallWatch | None = None
         self._repeats: dict[int, int] = {}
+        self._by_hand: dict[str, bool] = {}  # lines that draw random numbers, and whether they drop by them
 
     def install(self, observers: list[object]) -> None:
         self._calls = next(observer for observer in observers if isinstance(observer, CallWatch))
@@ -100,6 +102,17 @@ class DropoutWatch:
         p = called.argument(4, "dropout_p", 0.0)
         if p and call is not None and stack and not call.training and not stack[-1].training:
             self._note_leak(f"F.{called.function}", stack[-1], p, called.site, call)
+
+    def after_mask(self, called: Called) -> None:
+        """Random numbers that a module of the user's draws while it is in eval mode."""
+        assert self._calls is not None
+        stack, call, site = self._calls._stack, self._calls._call, called.site
+        if call is None or not stack or site is None or call.training or stack[-1].training or call.grad:
+            return
+        if site not in self._by_hand:
+            self._by_hand[site] = len(self._by_hand) < LIMIT and drops_by_hand(site)
+        if self._by_hand[site]:
+            self._note_leak("a mask by hand", stack[-1], 0.0, site, call)
 
     def _note_leak(self, how: str, owner: nn.Module, p: float, site: str | None, call: Call) -> None:
         key = (how, type(owner).__name__, site)
@@ -142,6 +155,10 @@ class DropoutWatch:
 
 
 PATCHES = [
+    Patch(
+        "mask",
+        ("torch:rand", "torch:rand_like", "torch:bernoulli", "torch:Tensor.bernoulli", "torch:Tensor.bernoulli_"),
+    ),
     Patch("drops", tuple(f"torch.nn.functional:{name}" for name in FUNCTIONS)),
     Patch("attends", ("torch.nn.functional:scaled_dot_product_attention",)),
 ]

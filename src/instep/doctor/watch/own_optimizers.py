@@ -14,6 +14,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import UNSEEN
+from instep.doctor.scopes import local_names
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.keras import KerasOptimizer
@@ -60,7 +61,7 @@ class OwnOptimizerWatch:
         for frame in self._hub.locator.frames():
             codes.add(frame.f_code)
             if self._hub.locator.is_users(frame.f_code.co_filename):
-                for value in list(frame.f_locals.values()):
+                for value in local_names(frame).values():
                     objects.update((id(each), each) for each in (value, *_kept(value)) if _is_optimizer(each))
         return codes, list(objects.values())
 

@@ -1,0 +1,63 @@
+"""Dropout that is written by hand, by what the source says: a random mask, and a division by the share that is kept."""
+
+import ast
+import linecache
+
+UNIFORM = ("rand", "rand_like")
+COINS = ("bernoulli", "bernoulli_")
+
+
+def drops_by_hand(site: str) -> bool:
+    """Whether the function around a line multiplies by a random mask and divides by one less its probability, or by that, and
+    asks nowhere whether it trains."""
+    file, _, line = site.rpartition(":")
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return False
+    around = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= int(line) <= (node.end_lineno or 0)
+    ]  # fmt: skip
+    if not around:
+        return False
+    scope = max(around, key=lambda node: node.lineno)
+    if any("train" in name or "eval" in name for name in _names(scope)):
+        return False
+    limits = [limit for node in ast.walk(scope) for limit in _limits(node)]
+    return any(_is_kept(node.right, limit) for node in ast.walk(scope) for limit in limits if _is_division(node))
+
+
+def _names(scope: ast.AST) -> set[str]:
+    """Every name in a function, in small letters."""
+    attributes = {node.attr.lower() for node in ast.walk(scope) if isinstance(node, ast.Attribute)}
+    return attributes | {node.id.lower() for node in ast.walk(scope) if isinstance(node, ast.Name)}
+
+
+def _limits(node: ast.AST) -> list[str]:
+    """What uniform numbers are compared with, or what coins are thrown by."""
+    if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+        sides = (node.left, node.comparators[0])
+        drawn = [side for side in sides if isinstance(side, ast.Call) and _called(side) in UNIFORM]
+        return [ast.unparse(side) for side in sides if drawn and side is not drawn[0]]
+    if isinstance(node, ast.Call) and _called(node) in COINS:
+        return [
+            ast.unparse(part)
+            for given in node.args
+            for part in ast.walk(given)
+            if isinstance(part, ast.BinOp | ast.Attribute | ast.Name)
+        ]
+    return []
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _is_division(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+
+
+def _is_kept(divisor: ast.expr, limit: str) -> bool:
+    """Whether something is divided by the limit, or by 1 less it."""
+    return ast.unparse(divisor) in (limit, f"1 - {limit}", f"1.0 - {limit}")
