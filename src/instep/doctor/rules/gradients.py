@@ -30,9 +30,12 @@ def _stepping(trace: Trace) -> Iterator[tuple[OptimizerRecord, Cycles]]:
 
 
 def _is_foreign(optimizer: OptimizerRecord, cycles: Cycles, *, at_least: int = 3) -> bool:
-    """Whether its steps use gradients of another optimizer's loss: backwards of two lines, and another step between them."""
-    foreign = optimizer.totals.get("foreign", 0)
-    mixed = cycles.mixed
+    """Whether its steps use gradients of another optimizer's loss: another step between two backwards, which are of two lines,
+    or the later of which does not reach that other optimizer."""
+    foreign, apart = optimizer.totals.get("foreign", 0), optimizer.totals.get("apart", 0)
+    if apart >= 5 and apart >= 0.1 * optimizer.steps:  # a critic may step several times for each step of the other
+        return True
+    mixed = max(cycles.mixed, apart)
     whole = foreign >= at_least and foreign >= 0.5 * optimizer.steps and mixed >= 0.4 * optimizer.steps
     return whole or (_holds_since(optimizer, "foreign") and mixed >= 0.8 * foreign)
 
@@ -133,7 +136,7 @@ def foreign_gradients(trace: Trace) -> Iterator[Finding]:
         fact = _last(optimizer, "foreign")
         if fact is None or not _is_foreign(optimizer, cycles):
             continue
-        foreign, lines = optimizer.totals["foreign"], [line for line in cycles.mixed_sites if line]
+        foreign, lines = optimizer.totals["foreign"], [line for line in cycles.mixed_sites or cycles.sites if line]
         yield Finding(
             "foreign-gradients",
             f"{foreign} of {optimizer.steps} steps of {optimizer.name} (made at {optimizer.site}) also used gradients "

@@ -6,6 +6,7 @@ from instep.doctor.bare_leaves import NOBODY
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.losses import Losses
@@ -15,6 +16,7 @@ from instep.doctor.watch.owners import Orphan, Owners, Starved
 from instep.doctor.watch.structure import Structure
 
 STEPS = 5  # gradients that a parameter has had before anything is said of it
+GIVE_GRADIENT = "in the torch.autograd.Function: let backward() return a gradient for this input, not None"
 
 
 def names(all: list[str], limit: int = 4) -> str:
@@ -144,6 +146,7 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
         owner = _optimizer(trace, starved.optimizer)
         if owner is not None and owner.steps >= 10 and not _is_barren(trace):
             yield _starved(owner, starved)
+    yield from _unfed(trace)
     dead = trace.part(Owners).dead.values()
     for number, root in dict.fromkeys((fact.optimizer, fact.root) for fact in dead):
         record = _optimizer(trace, number)
@@ -151,25 +154,43 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
             continue
         mine = [fact for fact in dead if (fact.optimizer, fact.root) == (number, root)]
         cut = [fact for fact in mine if fact.in_grad]
-        shown, model = cut or mine, _root_name(trace, root)
-        reason = "their layers take no part in the loss"
-        if shown[0].called:
+        shown, model = cut or mine, "" if mine[0].bare else _root_name(trace, root)
+        reason = "the loss does not depend on them" if mine[0].bare else "their layers take no part in the loss"
+        if shown[0].in_graph:
+            reason = "the loss depends on them, and a function on the way gives None for their gradient"
+        elif shown[0].called:
             reason = "their layers are called, but nothing comes back" if cut else "their layers run under torch.no_grad()"
         yield Finding(
             "dead-parameter",
-            f"{len(shown)} parameters of {model} in {record.name} ({names([fact.name for fact in shown])}) have had no "
-            "gradient in "
-            f"{record.steps} steps: {reason}.",
+            f"{len(shown)} {f'parameters of {model}' if model else 'tensors'} in {record.name} "
+            f"({names([fact.name for fact in shown])}) have had no gradient in {record.steps} steps: {reason}.",
             evidence={
                 "model": model,
                 "parameters": len(shown),
                 "names": [fact.name for fact in shown][:8],
                 "steps": record.steps,
             },
-            where=root_site(trace, root),
+            where=root_site(trace, root) or record.site,
             since_step=0,
             severity=None if cut else "hint",
+            fix=GIVE_GRADIENT if shown[0].in_graph else "",
         )
+
+
+def _unfed(trace: Trace) -> Iterator[Finding]:
+    """Weights that are updated by hand: what the loss depends on and no gradient comes to."""
+    unfed, hand = trace.part(Owners).unfed, trace.part(ByHand)
+    if not unfed or trace.steps or hand.moved < 8:
+        return
+    yield Finding(
+        "dead-parameter",
+        f"{len(unfed)} tensors ({names(unfed)}) have had no gradient in {trace.backwards} backwards, though the loss depends on "
+        "them: a function on the way gives None for it.",
+        evidence={"parameters": len(unfed), "names": unfed[:8], "backwards": trace.backwards},
+        where=max(hand.sites, key=lambda site: hand.sites[site]),
+        since_step=0,
+        fix=GIVE_GRADIENT,
+    )
 
 
 def _is_barren(trace: Trace) -> bool:

@@ -78,6 +78,31 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
             },
             where=movement.site,
         )
+    yield from _lost_by_hand(trace)
+
+
+def _lost_by_hand(trace: Trace) -> Iterator[Finding]:
+    """The same of weights that no optimizer of torch's kind holds."""
+    fact = trace.part(Residues).by_hand
+    enough = {name: shares for name, shares in fact.unchanged.items() if len(shares) >= 5}
+    lost = {name: median(shares) for name, shares in enough.items() if trace.has_share(median(shares), 1.0, 0.9)}
+    if not lost or len(lost) < 0.5 * len(enough) or fact.backwards < 24 or not trace.has_share(fact.stayed, 1.0, 0.7):
+        return
+    if fact.searches < 3 or fact.clear < fact.searches or not trace.has_share(fact.plain, fact.updates, 0.8):
+        return  # somebody may keep the rest, or rounds by chance
+    name, share = max(lost.items(), key=lambda pair: pair[1])
+    yield Finding(
+        "update-below-precision",
+        f"{share:.1%} of the elements of {name} ({fact.dtype}) that had a gradient were the same after an update by hand.",
+        evidence={
+            "dtype": fact.dtype,
+            "tensors": list(lost)[:8],
+            "unchanged_share": round(share, 4),
+            "samples": sum(len(enough[name]) for name in lost),
+            "same_after": fact.backwards,
+        },
+        where=fact.site,
+    )
 
 
 def _keeps_nothing(trace: Trace, number: int) -> bool:

@@ -1,12 +1,16 @@
 """Clipping: which gradients each call of a clip function was given, and whether a backward added to them afterwards."""
 
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.scopes import local_names
+from instep.doctor.sites import Locator
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
@@ -40,7 +44,7 @@ class ClipPlace(Tally):
     site: str | None
     function: str
     count: int = 0
-    measuring: int = 0  # with a limit that never bites, or inside a step: by a hook, or an optimizer that clips by itself
+    measuring: int = 0  # with a limit that never bites, or by an optimizer that clips by itself inside its step
     empty: int = 0  # without any parameter
     generator: bool = False
     nothing: int = 0  # of parameters that have had gradients before, and have none now
@@ -114,18 +118,29 @@ class ClipWatch:
         place.count += 1
         place.limit = clip.limit
         self._clipped = None
-        if clip.limit >= MEASURING or self._stepping:  # inside a step nobody knows whether weights have moved yet
+        if clip.limit >= MEASURING:
             place.measuring += 1
         elif not clip.parameters:
             place.empty += 1
             place.generator = place.generator or clip.generator
         elif not clip.with_grad:
             place.nothing += clip.arrived > 0
+        elif self._stepping:
+            self._count_inside(place, clip)
         elif clip.fresh:
             place.fresh += 1
             self._clipped = self._first_fresh(place, tensors)
         elif clip.used:
             place.after_use += 1
+
+    def _count_inside(self, place: ClipPlace, clip: Clip) -> None:
+        """Inside a step the ledger holds all gradients for used: what counts is whether a hook clips, and which."""
+        hook = _step_hook(self._hub.locator)
+        place.fresh += hook == "before"
+        if hook == "after" and clip.used:
+            place.after_use += 1
+        elif hook != "before":
+            place.measuring += 1
 
     def _place(self, clip: Clip) -> ClipPlace:
         places = self._part.places
@@ -183,13 +198,31 @@ class ClipWatch:
         self._stepping = max(self._stepping - (not step.closure), 0)
 
 
+def _step_hook(locator: Locator) -> str | None:
+    """The hook of an optimizer's step that is going on: "before" or "after" its update, None where it is the update itself."""
+    callee = None
+    for frame in locator.frames():
+        if frame.f_code in _STEPS:
+            names = local_names(frame)
+            is_update = callee is getattr(names.get("func"), "__code__", None)
+            return None if is_update else "after" if "out" in names else "before"  # `out` is what the update gave
+        callee = frame.f_code
+    return None
+
+
+_STEPS = {  # what torch puts around the step of every optimizer
+    code for code in Optimizer.profile_hook_step.__code__.co_consts if isinstance(code, CodeType)
+}
 PATCHES = [
     Patch(
         "clip",
-        tuple(
-            f"{module}:{name}"
-            for module in ("torch.nn.utils.clip_grad", "torch.nn.utils")
-            for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
+        (
+            *(
+                f"{module}:{name}"
+                for module in ("torch.nn.utils.clip_grad", "torch.nn.utils")
+                for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
+            ),
+            "torch.nn.utils:clip_grads_with_norm_",  # in its own module it is what clip_grad_norm_ calls
         ),
     ),
 ]

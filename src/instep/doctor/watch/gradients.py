@@ -161,8 +161,8 @@ class GradientWatch:
     def _arrived(self, parameter: Parameter) -> Callable[[Tensor], None]:
         held, backwards, anonymous, hub = parameter.held, self._backwards, self._anonymous, self._hub
 
-        def arrived(_: Tensor) -> None:
-            if hub.quiet:
+        def arrived(tensor: Tensor) -> None:
+            if hub.quiet or tensor.grad is None:  # a function of the user's own gave None
                 return
             backward = backwards.current or anonymous
             parameter.arrivals += 1

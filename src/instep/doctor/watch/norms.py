@@ -19,6 +19,7 @@ from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.gradients import Gradients
 
 LIMIT = 512
+LENT = 256  # calls with lent weights that are looked at
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ class Norm(Tally):
     first_look: list[float] | None = None
     average: Average | None = None
     unrefreshed: int = 0  # calls in eval mode inside an average of equal models that was not refreshed
+    lent: bool = False  # not the BatchNorm itself, but what it is called with: other weights, by functional_call
 
 
 @dataclass(slots=True)
@@ -86,6 +88,9 @@ class NormWatch:
         self._norms: dict[int, Norm] = {}
         self._weights: dict[int, list[float]] = {}
         self._averages: dict[int, Average] = {}
+        self._lives: dict[int, tuple[weakref.ref[Tensor], ...]] = {}  # the weight, bias and mean of a module that is trained
+        self._looked: dict[int, int] = {}  # steps at the last look at lent statistics
+        self._series: dict[int, tuple[Tensor, list[int]]] = {}  # lent weights at the last look, and models in their mean
 
     def wants_modules(self) -> dict[type, Any]:
         return {_BatchNorm: self.norm_called}
@@ -93,12 +98,16 @@ class NormWatch:
     def norm_called(self, module: _BatchNorm, args: tuple[Any, ...], _: Any, call: Call) -> None:
         norm = self._norms.get(id(module)) or self._new(module, call)
         norm.root = norm.root or call.root
+        if not module.training and (lent := self._lent(module, norm)) is not None:
+            norm = lent
         if not module.training:
             norm.eval_calls += 1
             norm.eval_site = norm.eval_site or call.site
             if norm.average is not None and norm.average.equal and norm.average.updates >= 2 and not norm.average.refreshed:
                 norm.unrefreshed += 1
-            if norm.train_calls == 0 and module.affine and module.track_running_stats and _is_due(norm.eval_calls):
+            if norm.lent:
+                self._look_at_lent(module, norm)
+            elif norm.train_calls == 0 and module.affine and module.track_running_stats and _is_due(norm.eval_calls):
                 self._look(module, norm)
             return
         norm.train_calls += 1
@@ -116,6 +125,9 @@ class NormWatch:
             return
         if weight.requires_grad or module.bias.requires_grad:
             norm.live += 1
+            known = self._lives.get(id(module))
+            if known is None or known[0]() is not weight:
+                self._lives[id(module)] = (weakref.ref(weight), weakref.ref(module.bias), weakref.ref(module.running_mean))
             if norm.frozen:
                 norm.thawed = max(norm.thawed, norm.frozen)
                 norm.frozen, norm.moved = 0, False
@@ -145,7 +157,60 @@ class NormWatch:
 
     def _forget(self, key: int) -> None:
         self._norms.pop(key, None)
+        self._norms.pop(-key, None)
         self._weights.pop(key, None)
+        self._lives.pop(key, None)
+        self._looked.pop(key, None)
+        self._series.pop(key, None)
+
+    # -- other weights for the same module
+
+    def _lent(self, module: _BatchNorm, own: Norm) -> Norm | None:
+        """The record of the weights that functional_call has put in the place of a module's own; None where they are its own."""
+        weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
+        if weight is None or bias is None:
+            return None
+        lives = self._lives.get(id(module))
+        if isinstance(weight, nn.Parameter) and weight.requires_grad:
+            return None
+        if lives is None or lives[0]() is None or lives[0]() is weight or weight.requires_grad or not own.live:
+            return None
+        norm = self._norms.get(-id(module))
+        if norm is None:
+            norm = self._norms[-id(module)] = Norm(own.name, own.root, own.features, own.shared, lent=True)
+            if len(self._part.all) < LIMIT:
+                self._part.all.append(norm)
+        return norm
+
+    def _look_at_lent(self, module: _BatchNorm, norm: Norm) -> None:
+        if norm.eval_calls > LENT or module.running_mean is None:
+            return
+        self._look_at_average(module, norm)
+        is_own = self._lives[id(module)][2]() is module.running_mean
+        if not is_own and self._looked.get(id(module)) != self._trace.steps:  # it has been trained since the last look
+            self._looked[id(module)] = self._trace.steps
+            self._look(module, norm)
+
+    def _look_at_average(self, module: _BatchNorm, norm: Norm) -> None:
+        """Whether the weights are the mean of all models so far, each of which counts the same: 1/2 of the way to the model,
+        then 1/3, 1/4 and so on. Then they are far from the last one, whose statistics are used."""
+        weight, bias, _ = (reference() for reference in self._lives[id(module)])
+        if weight is None or bias is None or weight.device.type != "cpu":
+            return
+        average = torch.cat([module.weight.detach(), module.bias.detach()]).double()
+        model = torch.cat([weight.detach(), bias.detach()]).double()
+        before, counts = self._series.get(id(module), (None, []))
+        if before is not None and torch.equal(before, average):
+            return
+        if before is not None:
+            way, moved = model - before, average - before
+            share = float(moved.dot(way) / way.dot(way).clamp(min=1e-30))
+            straight = float((moved - share * way).norm()) <= 0.01 * float(moved.norm())
+            count = round(1 / share) if share > 0.01 else 0
+            follows = straight and count >= 2 and abs(1 / share - count) < 0.05 and (not counts or count == counts[-1] + 1)
+            counts = [*counts, count] if follows else []
+            norm.unrefreshed += len(counts) >= 3
+        self._series[id(module)] = (average, counts)
 
     def after_averaged_init(self, called: Called) -> None:
         """As it was when the average began."""

@@ -41,6 +41,7 @@ class StepFact:
     held: int = 0  # the most backwards that one gradient holds
     used_held: int = 0  # the most already used backwards that one gradient holds below something fresh
     foreign: int = 0  # gradient holds a backward that another optimizer's step used before a later backward came
+    apart: int = 0  # of those: that later backward reaches no parameter of the other optimizer
 
 
 @dataclass(slots=True)
@@ -217,6 +218,7 @@ class OptimizerWatch:
         known, arrivals, keys = self._gradients.parameters, 0, []
         look = record.steps < 24 or record.steps % 8 == 0 or "lost" in record.totals
         cleared: set[int] | None = None
+        apart: dict[tuple[int, int], bool] = {}
         names: list[str] = []
         for tensor in _tensors(step.optimizer):
             parameter = known.get(id(tensor))
@@ -255,8 +257,12 @@ class OptimizerWatch:
                         fact.used_held = used
                 for backward in held[used:] if used or total > 1 else held:
                     backward.used += 1
-                if total > 1:
-                    fact.foreign += self._is_foreign(record, held, used)
+                if total > 1 and (other := self._other_user(record, held, used)) is not None:
+                    fact.foreign += 1
+                    key = (other, held[-1].number)
+                    if key not in apart:
+                        apart[key] = self._is_apart(other, held[-1])
+                    fact.apart += apart[key]
                 self._users.setdefault(held[-1].number, (record.number, trace.backwards))
             elif parameter.version == grad._version:  # else somebody has written to it
                 fact.reused += 1
@@ -275,14 +281,22 @@ class OptimizerWatch:
         record.time = self._gradients.clock
         return fact
 
-    def _is_foreign(self, record: OptimizerRecord, held: list[Any], used: int) -> bool:
-        """Whether an unused part of the gradient comes from a backward that another optimizer has finished with."""
+    def _other_user(self, record: OptimizerRecord, held: list[Any], used: int) -> int | None:
+        """The optimizer that has finished with a backward from which an unused part of the gradient comes, if it is another."""
         newest = held[-1].number
         for backward in held[used:-1]:
             user = self._users.get(backward.number)
             if user is not None and user[0] != record.number and user[1] < newest:
-                return True
-        return False
+                return user[0]
+        return None
+
+    def _is_apart(self, other: int, backward: Any) -> bool:
+        """Whether the backward that has just come reaches no parameter of an optimizer: it is the loss of another."""
+        if backward is not self._backwards.current:
+            return False
+        keys = self._part.all[other].parameters if other < len(self._part.all) else ()
+        known = [self._gradients.parameters.get(key) for key in keys]
+        return bool(known) and all(each is not None and (not each.held or each.held[-1] is not backward) for each in known)
 
     def _count(self, record: OptimizerRecord, fact: StepFact) -> None:
         record.steps += 1
@@ -292,6 +306,7 @@ class OptimizerWatch:
         nothing = not fact.fresh and not fact.reused
         for name, value in (
             ("fresh", fact.fresh), ("stale", fact.stale), ("reused", fact.reused and not fact.fresh), ("foreign", fact.foreign),
+            ("apart", fact.apart),
             ("empty", fact.missing == fact.parameters), ("nothing", nothing), ("lost", fact.arrived and nothing),
             ("again", fact.reused and not fact.fresh and not fact.arrived), ("accumulated", fact.held - fact.used_held > 1),
         ):  # fmt: skip

@@ -68,6 +68,8 @@ class Dead:
     root: int
     called: bool  # its module has been called
     in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
+    bare: bool = False  # no module that is called has it
+    in_graph: bool = False  # losses depend on it by their graphs: a function of the user's own gives no gradient back
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class Owners:
     stale: dict[int, Stale] = field(default_factory=dict)
     dead: dict[int, Dead] = field(default_factory=dict)
     starved: dict[int, Starved] = field(default_factory=dict)  # by number of the optimizer
+    unfed: list[str] = field(default_factory=list)  # leaves in no optimizer that graphs lead to, and no gradient ever comes to
 
 
 class OwnerWatch:
@@ -104,6 +107,9 @@ class OwnerWatch:
         self._quiet: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals and backwards while it got none)
         self._frozen: dict[int, Parameter] = {}  # seen without requires_grad
         self._bare = BareLeaves(hub.locator)
+        self._walked: list[weakref.ref[Tensor]] = []  # the leaves of the graph whose backward goes on
+        # leaves, in how many walks they had no gradient afterwards (-1: they had one), and what is known of them
+        self._unfed: dict[int, tuple[weakref.ref[Tensor], int, str, Parameter | None]] = {}
         self._call_grad = False
         self._holders: dict[int, tuple[str, str]] = {}  # root number -> who keeps it in a plain list or dictionary, and where
         self._stepping: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
@@ -156,17 +162,39 @@ class OwnerWatch:
     # -- leaves that no module and no optimizer knows
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        self._walked = []
         if backward.number - self._phases.backwards not in WALKS or tensor.grad_fn is None:
             return
         tops = [(root.number, top) for root in self._calls.roots[:ROOTS] if (top := root.reference()) is not None]
         shapes = weight_shapes(known.shape for known in self._parameters.values() if known.optimizers)
         for leaf in leaves_of(tensor.grad_fn):
+            self._walked.append(weakref.ref(leaf))
             if id(leaf) not in self._parameters:
                 self._bare.see(leaf, backward.number, tops, shapes)
+
+    def after_backward(self, called: Called) -> None:
+        """Look for leaves of the graph just walked that have got no gradient: a function of the user's own gave None for them."""
+        walked, self._walked = self._walked, []
+        if called.kwargs.get("inputs") is not None:
+            return
+        for reference in walked:
+            leaf = reference()
+            if leaf is None:
+                continue
+            known = self._parameters.get(id(leaf))
+            fed = leaf.grad is not None or bool(known.arrivals if known is not None else leaf._post_accumulate_grad_hooks)
+            before = self._unfed.get(id(leaf))
+            count = before[1] if before is not None and before[0]() is leaf else 0
+            self._unfed[id(leaf)] = (reference, -1 if fed or count < 0 else count + 1, f"tensor{tuple(leaf.shape)}", known)
+
+    def _is_unfed(self, tensor: Tensor) -> bool:
+        found = self._unfed.get(id(tensor))
+        return found is not None and found[0]() is tensor and found[1] >= 2
 
     # -- before the trace is judged
 
     def on_judge(self) -> None:
+        self._part.unfed = list(self._find_unfed())
         if self._trace.ended:
             self._keep_what_holds()
             return
@@ -347,6 +375,11 @@ class OwnerWatch:
                 continue
             yield Starved(record.number, len(waiting), [member.name for member, _ in waiting])
 
+    def _find_unfed(self) -> Iterator[str]:
+        for _, count, name, known in self._unfed.values():
+            if count >= 2 and (known is None or not (known.optimizers or known.arrivals)):
+                yield name
+
     def _find_dead(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
         homes: dict[int, list[int]] = {}
         for number, keys in live.items():
@@ -362,7 +395,11 @@ class OwnerWatch:
         trained = {home for key, parameter in known.items() if parameter.arrivals for home in homes.get(key, ())}
         for key in record.parameters:
             parameter = self._parameters.get(key)
-            if parameter is None or parameter.arrivals or key not in homes:
+            if parameter is None or parameter.arrivals:
+                continue
+            if key not in homes:
+                if (bare := self._bare_dead(record, parameter)) is not None:
+                    yield key, bare
                 continue
             home = next((home for home in homes[key] if home in trained), None)
             if home is None and self._is_called_alone(key):
@@ -375,7 +412,17 @@ class OwnerWatch:
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
-            yield key, Dead(parameter.name, record.number, home, called, in_grad)
+            yield key, Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._is_unfed(tensor))
+
+    def _bare_dead(self, record: OptimizerRecord, parameter: Parameter) -> Dead | None:
+        """A tensor that no module in use has, in an optimizer whose other tensors are of that sort and get gradients."""
+        tensor = parameter.reference()
+        if tensor is None or not tensor.requires_grad or tensor.grad is not None or self._has_state(record.number, tensor):
+            return None
+        if not self._is_unfed(tensor):
+            unused = type(tensor) is Tensor and self._trace.backwards > WALKS[-1]
+            return Dead(parameter.name, record.number, NOBODY, called=False, in_grad=False, bare=True) if unused else None
+        return Dead(parameter.name, record.number, NOBODY, called=True, in_grad=True, bare=True, in_graph=True)
 
     def _is_called_alone(self, key: int) -> bool:
         """Whether its model, a head perhaps, is called by itself to train, and what it gives is cut off later."""

@@ -5,6 +5,7 @@ whether its step draws random numbers. What is not found may be elsewhere; so th
 steps.
 """
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,10 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward, Backwards
+from instep.doctor.watch.gradients import Gradients, Parameter
 from instep.doctor.watch.optimizers import Step
 
 LOW = (torch.bfloat16, torch.float16)
@@ -34,10 +38,27 @@ class Residue:
 
 
 @dataclass
+class HandResidue:
+    """Low-precision weights that are in no optimizer and are updated all the same, by a class or a function of the user's."""
+
+    names: list[str] = field(default_factory=list)
+    dtype: str = ""
+    site: str | None = None  # of the backwards before the updates
+    updates: int = 0  # that were looked at: something has moved
+    plain: int = 0  # of those: no random number was drawn between the backward and the next forward
+    searches: int = 0  # for something that could hold the rest of a weight
+    clear: int = 0  # of those: without result
+    unchanged: dict[str, list[float]] = field(default_factory=dict)  # by name, share of elements with gradient that stayed
+    backwards: int = 0  # from the first look to the last
+    stayed: float = 0.0  # share of elements that were the same at both
+
+
+@dataclass
 class Residues:
     """The part of the trace about residues."""
 
     optimizers: dict[int, Residue] = field(default_factory=dict)  # by number
+    by_hand: HandResidue = field(default_factory=HandResidue)
 
 
 class ResidueWatch:
@@ -81,6 +102,99 @@ class ResidueWatch:
         draws, self._draws = self._draws, None
         if draws is not None and draws[0] == step.record.number and not torch.equal(draws[1], torch.get_rng_state()):
             self._part.optimizers[draws[0]].clear -= 1  # rounds by chance, perhaps
+
+
+class HandResidueWatch:
+    """Fills `Residues.by_hand`: after every fourth backward weights are copied, before the next one they are compared."""
+
+    def __init__(self, trace: Trace, hub: Hub) -> None:
+        self._trace, self._fact = trace, trace.part(Residues).by_hand
+        self._parameters, self._backwards = trace.part(Gradients).parameters, trace.part(Backwards)
+        self._copies: list[tuple[Parameter, Tensor, Tensor]] = []  # weights and gradients after a backward
+        self._state: Tensor | None = None  # of the generator then
+        self._plain = True
+        self._first: list[tuple[Parameter, Tensor]] = []
+        self._began = 0
+
+    def on_wake(self) -> None:
+        self._copies = []
+
+    def after_backward(self, _: Called) -> None:
+        self._copies = []
+        if self._trace.backwards % 4 != 1 or self._fact.updates >= LOOKS:
+            return
+        for parameter in self._parameters.values():
+            if parameter.dtype not in ("bfloat16", "float16") or parameter.optimizers or not parameter.held:
+                continue
+            tensor = parameter.reference()
+            if tensor is not None and parameter.device == "cpu" and tensor.grad is not None and not tensor.grad.is_sparse:
+                self._copies.append((parameter, _beginning(tensor).clone(), _beginning(tensor.grad).clone()))
+        if self._copies:
+            self._state, self._plain = torch.get_rng_state(), True
+            self._fact.site = self._backwards.current.site if self._backwards.current is not None else None
+
+    def before_call(self, _: Any) -> None:
+        if self._copies and self._state is not None:
+            self._plain = torch.equal(self._state, torch.get_rng_state())
+            self._state = None
+
+    def on_backward(self, backward: Backward, _: Tensor) -> None:
+        copies, self._copies = self._copies, []
+        now = [(parameter, tensor, old, grad) for parameter, old, grad in copies if (tensor := parameter.reference()) is not None]
+        if not any(not torch.equal(_beginning(tensor), old) for _, tensor, old, _ in now):
+            return  # no update came in between
+        if self._state is not None:
+            self._plain = torch.equal(self._state, torch.get_rng_state())
+        fact = self._fact
+        fact.updates += 1
+        fact.plain += self._plain
+        now = [each for each in now if each[1].dim() >= 2 and each[1].numel() >= 16]
+        for parameter, tensor, old, grad in now:
+            pulled = grad != 0
+            if bool(pulled.any()):
+                share = float(((_beginning(tensor) == old) & pulled).sum() / pulled.sum())
+                fact.unchanged.setdefault(parameter.name, []).append(share)
+                fact.dtype = parameter.dtype
+        if not self._first:
+            self._first, self._began = [(parameter, old) for parameter, _, old, _ in now], backward.number
+        self._compare(backward)
+        if now and fact.updates & (fact.updates - 1) == 0:  # the first, the second, the fourth, …
+            fact.searches += 1
+            own = {id(each) for _, *pair in copies for each in pair} | {id(old) for _, old in self._first}
+            fact.clear += not _is_kept_somewhere([tensor for _, tensor, _, _ in now[:4]], own)
+
+    def _compare(self, backward: Backward) -> None:
+        same = total = 0
+        for parameter, old in self._first:
+            tensor = parameter.reference()
+            if tensor is not None:
+                same += int((_beginning(tensor) == old).sum())
+                total += len(old)
+        self._fact.backwards, self._fact.stayed = backward.number - self._began, same / total if total else 0.0
+
+
+def _is_kept_somewhere(weights: list[Tensor], own: set[int]) -> bool:
+    """Whether any tensor of this process, but for those, may hold what rounding takes from one of these weights."""
+    own = own | {id(weight) for weight in weights} | {id(weight.grad) for weight in weights}
+    whole = sum(weight.numel() for weight in weights)
+    for each in gc.get_objects():
+        if not issubclass(type(each), Tensor) or id(each) in own or not each.is_floating_point() or each.device.type != "cpu":
+            continue
+        if each.layout is not torch.strided:
+            continue
+        if each.dim() == 1 and each.numel() >= whole and each.dtype not in LOW:
+            return True  # a flat copy of all weights, perhaps
+        if any(each.numel() == weight.numel() and _is_rest(each, weight) for weight in weights):
+            return True
+    return False
+
+
+def _is_rest(each: Tensor, weight: Tensor) -> bool:
+    """Whether a tensor of the size of a weight is a master of it, or what is left over from rounding."""
+    mine, given = _beginning(weight).float(), _beginning(each).float()
+    if torch.equal(given.to(weight.dtype), _beginning(weight)):
+        return each.dtype not in LOW  # else a copy
+    return bool(given.any()) and bool((given.abs() <= mine.abs() / 64).float().mean() > 0.98)
 
 
 def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -139,4 +253,4 @@ def _inside(value: Any) -> Iterator[Any]:
             pending += [(part, depth + 1) for part in inner]
 
 
-OBSERVERS = [ResidueWatch]
+OBSERVERS = [ResidueWatch, HandResidueWatch]
