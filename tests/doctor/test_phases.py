@@ -44,9 +44,23 @@ def test_counters_are_told_apart_and_phases_without_calls_left_out() -> None:
     kind = trace.part(Losses).kinds["mse_loss", "a"] = LossKind("mse_loss", "a", count=20, origins=Counter(Mm=20))
     trained(trace, watch, 20)
     trained(trace, watch, 20)  # in which nobody calls it
-    kind.count, kind.origins["Softmax"] = 25, 5
+    kind.count, kind.origins["Softmax"] = 30, 10
     trace.steps += 20
-    assert [part.origins for part in by_phase(trace, [kind])] == [Counter(Mm=20), Counter(Softmax=5), Counter(Mm=20, Softmax=5)]
+    assert [part.origins for part in by_phase(trace, [kind])] == [
+        Counter(Mm=20),
+        Counter(Softmax=10),
+        Counter(Mm=20, Softmax=10),
+    ]
+
+
+def test_a_few_calls_in_a_phase_are_not_judged_by_themselves() -> None:
+    trace = Trace()
+    watch = PhaseWatch(trace, Hub(trace, Locator()))
+    place = trace.part(Clipping).places["a"] = ClipPlace("a", "clip_grad_norm_", count=200, fresh=200)
+    trained(trace, watch, 200)
+    place.count, place.after_use = 203, 3
+    trace.steps += 40
+    assert [part.count for part in by_phase(trace, [place])] == [200, 203]
 
 
 def test_a_short_phase_is_part_of_the_next() -> None:

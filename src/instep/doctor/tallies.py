@@ -17,6 +17,10 @@ KEPT = frozenset({
 })  # fmt: skip
 
 
+ENOUGH = 8  # events in a phase: fewer are an exception, not a habit
+EVENTS = ("count", "graphs", "calls", "graded", "steps")  # what a tally counts them by
+
+
 class Tally:
     """A record of counts that rules judge by phases: a dataclass whose whole numbers and counters only grow."""
 
@@ -32,9 +36,9 @@ def noted(tally: T) -> T:
 
 
 def since(tally: T, before: T | None, step: int) -> T | None:
-    """What was counted after `before` was noted, at that step; None where nothing was."""
+    """What was counted after `before` was noted, at that step; None where that is nothing, or too little to say something."""
     if before is None:
-        return tally
+        return tally if _is_enough(tally) else None
     names = [each.name for each in fields(tally)]  # type: ignore[arg-type]
     values = {name: (getattr(tally, name), getattr(before, name)) for name in names}
     if all(now == then for now, then in values.values()):
@@ -44,7 +48,13 @@ def since(tally: T, before: T | None, step: int) -> T | None:
         differences["recent"] = deque(fact for fact in differences["recent"] if fact.number >= step)
     if "first_step" in differences:
         differences["first_step"] = max(differences["first_step"], step)
-    return _with(tally, differences)
+    found = _with(tally, differences)
+    return found if _is_enough(found) else None
+
+
+def _is_enough(tally: Tally) -> bool:
+    events = next((events for name in EVENTS if type(events := getattr(tally, name, None)) is int), ENOUGH)
+    return events >= ENOUGH
 
 
 def _with(tally: T, values: dict[str, Any]) -> T:

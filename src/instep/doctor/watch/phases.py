@@ -34,20 +34,22 @@ class Phases:
     backwards: int = 0  # backwards before it
     began: list[int] = field(default_factory=lambda: [0])  # steps before each phase that is judged by itself
     notes: list[dict[int, Tally]] = field(default_factory=lambda: [{}])  # the tallies at those steps, by id
+    over: dict[int, dict[int, Any]] = field(default_factory=dict)  # phase that is over -> what its tallies have counted, by id
 
 
 class Window:
     """One phase, or the whole run."""
 
-    def __init__(self, step: int = 0, before: dict[int, Tally] | None = None, after: dict[int, Tally] | None = None) -> None:
-        self._step, self._before, self._after = step, before, after
+    def __init__(self, step: int = 0, before: dict[int, Tally] | None = None, counted: dict[int, Any] | None = None) -> None:
+        self._step, self._before, self._counted = step, before, counted
 
     def of(self, tally: T | None) -> T | None:
         """What a tally has counted in that phase; None where it was nothing."""
+        if self._counted is not None:
+            return self._counted.get(id(tally))
         if self._before is None or tally is None:
             return tally
-        known: Any = tally if self._after is None else self._after.get(id(tally))
-        return since(known, self._before.get(id(tally)), self._step) if known is not None else None
+        return since(tally, self._before.get(id(tally)), self._step)
 
 
 def windows(trace: Trace) -> Iterator[Window]:
@@ -56,9 +58,16 @@ def windows(trace: Trace) -> Iterator[Window]:
     ends = [*part.began[1:], trace.steps]
     for number, (begin, end) in enumerate(zip(part.began, ends, strict=True)):
         if len(ends) > 1 and end - begin >= LONG:
-            last = number + 1 == len(ends)
-            yield Window(begin, part.notes[number], None if last else part.notes[number + 1])
+            yield Window(begin, part.notes[number], _counted(part, number) if number + 1 < len(ends) else None)
     yield Window()
+
+
+def _counted(part: Phases, number: int) -> dict[int, Any]:
+    """What was counted in a phase that is over."""
+    if number not in part.over:
+        before, step = part.notes[number], part.began[number]
+        part.over[number] = {key: since(tally, before.get(key), step) for key, tally in part.notes[number + 1].items()}
+    return part.over[number]
 
 
 def by_phase(trace: Trace, tallies: Iterable[T]) -> Iterator[T]:
