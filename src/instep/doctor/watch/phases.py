@@ -49,7 +49,8 @@ class Window:
             return self._counted.get(id(tally))
         if self._before is None or tally is None:
             return tally
-        return since(tally, self._before.get(id(tally)), self._step)
+        before: Any = self._before.get(id(tally))
+        return since(tally, before, self._step)
 
 
 def windows(trace: Trace) -> Iterator[Window]:
