@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.mean_losses import is_mean
 from instep.doctor.rules.accumulation import _regular_leaks
 from instep.doctor.rules.graphs import graph_kept, graph_retained
 from instep.doctor.rules.updates import diverging_loss, exploding_updates, vanishing_updates
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import CyclePart, is_mean
+from instep.doctor.watch.cycles import CyclePart, Cycles
 from instep.doctor.watch.graphs import GraphPlace, Graphs
 from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
 from instep.doctor.watcher import Watcher
@@ -79,10 +80,15 @@ def test_a_trend_keeps_its_length() -> None:
         ([3, 4, 2, 4, 3, 2], []),
         ([4, 6, 4, 4, 6, 6], []),
         ([4, 9, 4, 9, 4, 9], []),
+        ([4, 3, 4, 3, 4, 3], []),  # the rest of an epoch has a step of its own
+        (([4] * 80 + [6]) + ([4] * 79 + [6]) * 3, [2, 2, 2, 2]),
     ],
 )
 def test_leaks_without_a_loader_are_regular(sizes: list[int], left: list[int]) -> None:
-    assert _regular_leaks(sizes)[1] == left
+    cycles = Cycles()
+    for step, size in enumerate(sizes):
+        cycles.add_size(step, size)
+    assert _regular_leaks(cycles)[1] == left
 
 
 def test_kept_and_retained_graphs_are_one_finding() -> None:

@@ -46,6 +46,7 @@ Events of the core (handlers run with the doctor itself unwatched; what they rai
     on_root_seen(module, root)                   a module is called from outside for the first time
     on_module_seen(module, root)                 any module, at the end of its first call
     on_graded(tensor)                            a loss or an argmax was given this tensor
+    on_scored(tensor)                            what was chosen in an evaluation is compared with this: watch/comparisons.py
     after_mode(called)                           train()/eval(): called.args = (module, mode)
     on_backward(backward, tensor)                before each backward: watch/backwards.py, Backward
     before_backward(called) after_backward(called), before_autograd_grad(called) after_autograd_grad(called)

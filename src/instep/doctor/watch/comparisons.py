@@ -58,6 +58,7 @@ class ComparisonWatch:
         self._chosen: weakref.ref[Tensor] | None = None  # by the last argmax
         self._evaluated = False  # whether that call was made without gradient
         self._waiting: list[weakref.ref[Tensor]] = []  # the output of a call in train mode without gradient, until it is compared
+        self._scoring: list[weakref.ref[Tensor]] = []  # what was chosen in an evaluation, until it is compared
         self._undo: list[Callable[[], None]] = []
         self._passing: Pass | None = None  # the pass that goes on, and its samples until now
         self._drawn = 0
@@ -83,16 +84,18 @@ class ComparisonWatch:
 
     def _replace(self, owner: Any, name: str, operation: str) -> None:
         own, original = name in vars(owner), getattr(owner, name)
-        hub, look, grade, waiting = self._hub, self._look, self._grade, self._waiting
+        hub, look, grade, score, waiting, scoring = self._hub, self._look, self._grade, self._score, self._waiting, self._scoring
 
         def compared(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():  # first of all: whatever compiled code looks at has to stay as it was
                 return original(*args, **kwargs)
             both = len(args) == 2 and type(args[1]) is Tensor and type(args[0]) is Tensor
             crossed = both and args[0].dim() + args[1].dim() == 3
-            if (crossed or (both and waiting)) and not (hub.quiet or get_ident() != hub.thread):
+            if (crossed or (both and (waiting or scoring))) and not (hub.quiet or get_ident() != hub.thread):
                 if waiting:
                     hub.tell((grade,), args[0], args[1])
+                if scoring:
+                    hub.tell((score,), args[0], args[1])
                 if crossed:
                     hub.tell((look,), args[0], args[1], operation, hub.locator.site(1))
             return original(*args, **kwargs)
@@ -126,12 +129,19 @@ class ComparisonWatch:
     def after_argmax(self, called: Called) -> None:
         if type(called.result) is Tensor:
             self._chosen = weakref.ref(called.result)
+            self._scoring[:] = [self._chosen] if self._evaluated else []
+
+    def after_picked(self, called: Called) -> None:
+        indices = getattr(called.result, "indices", None)
+        if self._evaluated and type(indices) is Tensor:
+            self._scoring[:] = [weakref.ref(indices)]
 
     def after_call(self, call: Call) -> None:
         output = call.output
         if type(output) is Tensor and output.dim():
             self._output, self._rows, self._evaluated = weakref.ref(output), output.shape[0], not call.grad
         self._waiting.clear()
+        self._scoring.clear()
         if self._evaluated and call.training and type(output) is Tensor and output.dim() and call.root.parameters:
             self._waiting.append(weakref.ref(output))
 
@@ -145,6 +155,16 @@ class ComparisonWatch:
         if len(others) == 1 and others[0].dim() and len(others[0]) == len(output) > 1:
             self._waiting.clear()
             self._hub.say("on_compared", output)
+
+    def _score(self, one: Tensor, other: Tensor) -> None:
+        """What was chosen in an evaluation is compared with what is right: tells `on_scored(right)`."""
+        chosen = self._scoring.pop()() if self._scoring else None
+        if chosen is None or torch._C._functorch.is_functorch_wrapped_tensor(one):
+            return
+        mine = _storage(chosen)
+        others = [tensor for tensor in (one, other) if _storage(tensor) != mine]
+        if len(others) == 1 and others[0].shape == chosen.shape:
+            self._hub.say("on_scored", others[0])
 
     def _look(self, one: Tensor, other: Tensor, operation: str, site: str | None) -> None:
         tall, flat = (one, other) if one.dim() == 2 else (other, one)

@@ -57,6 +57,13 @@ class Cycles(Tally):
     # without a loader: (steps of all optimizers, backwards) that were cleared unused between two of its cycles
     drops: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=64))
 
+    def add_size(self, step: int, size: int) -> None:
+        """Note how many backwards a step of the optimizer used."""
+        self.sizes[size] += 1
+        if step != self.last_step + 1 or not self.runs or self.runs[-1][1] != size:
+            self.runs.append((step, size))
+        self.last_step = step
+
 
 @dataclass(slots=True)
 class BackwardPlace(Tally):
@@ -319,11 +326,8 @@ class CycleWatch:
             cycles.backward_site = current.site if current is not None else None
 
     def _note_cycle(self, cycles: Cycles, fact: StepFact, fresh: list[Backward], step: Step) -> None:
-        size, number, position = len(fresh), step.record.number, step.record.all_steps
-        cycles.sizes[size] += 1
-        if position != cycles.last_step + 1 or not cycles.runs or cycles.runs[-1][1] != size:
-            cycles.runs.append((position, size))
-        cycles.last_step = position
+        size, number = len(fresh), step.record.number
+        cycles.add_size(step.record.all_steps, size)
         self._note_drops(cycles, fact, fresh)
         sites = {backward.site for backward in fresh}
         for backward in fresh:

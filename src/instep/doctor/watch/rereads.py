@@ -107,15 +107,21 @@ class RereadWatch:
             evaluation.waiting = len(input)
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
-        if input.requires_grad or not self._current or not isinstance(target, Tensor):
-            return
+        if not input.requires_grad and isinstance(target, Tensor):
+            self._note_target(target)
+
+    def on_scored(self, right: Tensor) -> None:
+        """An evaluation that only counts what is right."""
+        self._note_target(right)
+
+    def _note_target(self, target: Tensor) -> None:
         for evaluation in self._current.values():
             if evaluation.step != self._trace.steps or not evaluation.waiting:
                 continue
-            plain = target.dim() == 1 and not target.is_floating_point() and len(target) == evaluation.waiting
+            classes = _classes(target, evaluation.waiting)
             evaluation.waiting = 0
-            if plain and target.device.type == "cpu":
-                evaluation.labels.append(target[: len(evaluation.samples[-1])].clone())
+            if classes is not None:
+                evaluation.labels.append(classes[: len(evaluation.samples[-1])].clone())
                 evaluation.count += len(evaluation.labels[-1])
             else:
                 evaluation.spoilt = True
@@ -151,6 +157,17 @@ class RereadWatch:
         if found is not None:
             fact.compared += 1
             fact.likeness += found
+
+
+def _classes(target: Tensor, samples: int) -> Tensor | None:
+    """Class numbers, one a sample; those of two classes may be real numbers, as binary losses want them."""
+    if target.dim() == 2 and target.shape[1] == 1:
+        target = target[:, 0]
+    if target.dim() != 1 or len(target) != samples or target.device.type != "cpu":
+        return None
+    if target.is_floating_point() and not bool(((target == 0) | (target == 1)).all()):
+        return None
+    return target.long()
 
 
 def _is_readable(input: Tensor) -> bool:
