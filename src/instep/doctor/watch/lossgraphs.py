@@ -102,19 +102,32 @@ class LossGraphWatch:
         self._site: GraphSite | None = None
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        site = self._part.sites.get(backward.site)
+        self._site = self._note(backward.site, tensor)
+
+    def before_autograd_grad(self, called: Called) -> None:
+        """The gradients of a loss for its weights, which an update by hand uses."""
+        outputs, inputs = called.argument(0, "outputs"), called.argument(1, "inputs")
+        loss = outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
+        weights = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or called.kwargs.get("create_graph"):
+            return
+        if all(isinstance(weight, Tensor) and weight.is_leaf for weight in weights):
+            self._note(called.site, loss)
+
+    def _note(self, line: str | None, tensor: Tensor) -> GraphSite:
+        site = self._part.sites.get(line)
         if site is None:
-            site = GraphSite(backward.site, backward.step)
+            site = GraphSite(line, self._trace.steps)
             if len(self._part.sites) < LIMIT:
-                self._part.sites[backward.site] = site
+                self._part.sites[line] = site
         if site.phase != self._phases.number:  # in which its gradients may be zero from the first on
             site.phase, site.looks, site.alive = self._phases.number, 0, False
         site.count += 1
         site.looks += 1
-        self._site = site
         if tensor.grad_fn is not None and (site.looks <= LOOKS or site.count % 64 == 0):
             site.walked += 1
             self._walk(site, tensor.grad_fn)
+        return site
 
     def after_backward(self, _: Called) -> None:
         """Look for a gradient that is not zero, until one is found."""
