@@ -174,7 +174,8 @@ class LossGraphWatch:
         # Nodes, whether each number of theirs is one of the loss, and whether only sums and numbers lie between.
         pending: list[tuple[Any, bool, bool]] = [(root, True, True)]
         uses: dict[Any, int] = {}
-        squashed = rows = False
+        squashed = False
+        axes: set[int | None] = set()  # over which entries that are picked row by row are normalised
         while pending and len(uses) < NODES:
             node, single, linear = pending.pop(0)
             uses[node] = uses.get(node, 0) + 1
@@ -191,11 +192,11 @@ class LossGraphWatch:
             linear = linear and name in LINEAR
             if single and name in ("Sub", "Mul"):
                 self._look_at_shapes(site, node, name)
-            rows = rows or _picks_from_rows(node)
+            axes.add(_normalised_axis(node))
             squashed = squashed or _is_squashed_by_hand(node)
             pending += [(child, single, linear) for child, _ in node.next_functions if child is not None]
         site.squashed += squashed
-        site.softmax_rows += rows
+        site.softmax_rows += 0 in axes and 1 not in axes  # both: a loss that goes both ways
         site.bare += bare_scores(root)
         _look_at_binary(site, uses)
 
@@ -241,16 +242,16 @@ def _is_squashed_by_hand(node: Any) -> bool:
     return terms is not None and is_distribution(node, terms[0])
 
 
-def _picks_from_rows(node: Any) -> bool:
-    """Whether one entry of each row is picked from a matrix that is normalised over its rows."""
+def _normalised_axis(node: Any) -> int | None:
+    """The axis over which a matrix is normalised, from which one entry of each row is picked; None for anything else."""
     picked = picked_from(node)
     shape = shape_of(picked) if picked is not None else ()
     if len(shape) != 2 or min(shape) < 2 or shape[0] == shape[1]:
-        return False
+        return None
     _, softmax = last_softmax(picked)
     if softmax is not None:
-        return shape_of(softmax) == shape and saved_axis(softmax, 2) == 0
-    return normalised_axis(picked) == 0
+        return saved_axis(softmax, 2) if shape_of(softmax) == shape else None
+    return normalised_axis(picked)
 
 
 def _look_at_binary(site: GraphSite, uses: dict[Any, int]) -> None:
