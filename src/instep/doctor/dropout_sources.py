@@ -25,7 +25,8 @@ def drops_by_hand(site: str) -> bool:
     if any("train" in name or "eval" in name for name in _names(scope)):
         return False
     limits = [limit for node in ast.walk(scope) for limit in _limits(node)]
-    return any(_is_kept(node.right, limit) for node in ast.walk(scope) for limit in limits if _is_division(node))
+    divided = [node.right for node in ast.walk(scope) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    return any(_is_kept(each, limit) for each in divided for limit in limits)
 
 
 def _names(scope: ast.AST) -> set[str]:
@@ -52,10 +53,6 @@ def _limits(node: ast.AST) -> list[str]:
 
 def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
-def _is_division(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
 
 
 def _is_kept(divisor: ast.expr, limit: str) -> bool:

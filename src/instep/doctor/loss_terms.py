@@ -11,7 +11,9 @@ SHAPES = frozenset(
     ("View", "UnsafeView", "Reshape", "ReshapeAlias", "Squeeze", "Unsqueeze", "Alias", "Clone", "Expand", "ToCopy", "Transpose",
      "T", "Permute")
 )  # fmt: skip
+ENDS = ("Neg", "Mean", "Sum", "Sub", "Add", "Rsub", "Mul", "Div", "Index", "MaskedSelect", "Where", "MaskedFill")  # of a loss
 LARGEST = 1 << 20  # numbers that are looked at
+NODES = 32
 
 
 def operation(node: Any) -> str:
@@ -157,6 +159,29 @@ def picked_from(node: Any) -> Any:
         return None
     one_hot = bool(((other == 0) | (other == 1)).all()) and bool((other.sum(1) == 1).all())
     return live if one_hot and not bool((other.sum(0) == 1).all()) else None
+
+
+def picked_classes(root: Any) -> Tensor | None:
+    """The class numbers by which a loss that is written by hand picks from its log-probabilities, masked or not; else None."""
+    pending, seen = [root], 0
+    while pending and seen < NODES:
+        node = pending.pop(0)
+        seen += 1
+        name = operation(node)
+        index = saved(node, "index") if name == "Gather" else None
+        if index is not None and index.dim() in (2, 3) and index.shape[-1] == 1:
+            return index.squeeze(-1)
+        constant = saved(node, "other") if name == "Mul" and two(node)[1] is None else None
+        constant = saved(node, "self") if name == "Mul" and two(node)[0] is None else constant
+        if constant is not None and constant.dim() in (2, 3) and constant.shape[-1] > 2 and _is_one_hot(constant):
+            return constant.argmax(-1)
+        if name in ENDS or name in SHAPES:
+            pending += [child for child in children(node) if child is not None]
+    return None
+
+
+def _is_one_hot(constant: Tensor) -> bool:
+    return bool(((constant == 0) | (constant == 1)).all()) and bool((constant.sum(-1) == 1).all())
 
 
 def _is_row_by_row(node: Any, shape: tuple[int, ...]) -> bool:

@@ -19,10 +19,12 @@ from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import picked_classes
 from instep.doctor.mixing import Mixing, find_mixing
 from instep.doctor.patches import Called
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loader, first_tensor, tensors
 from instep.doctor.watch.losses import LossKind
@@ -159,6 +161,18 @@ class InfluenceWatch:
         if not references and len(self._inside) < 4:
             self._inside.append(target.detach())
         self._find_shift(state, [reference() for reference in references], target.detach())
+
+    def on_backward(self, _: Backward, tensor: Tensor) -> None:
+        """A loss by hand: its graph knows which classes it picked."""
+        if self._inputs is None or tensor.grad_fn is None:
+            return
+        number, references = self._inputs
+        state = self._states.setdefault(number, _State())
+        if state.done_time or state.shift or state.calls > TRIES:
+            return
+        target = picked_classes(tensor.grad_fn)
+        if target is not None:
+            self._find_shift(state, [reference() for reference in references], target)
 
     def _find_shift(self, state: _State, sources: list[Tensor | None], target: Tensor) -> None:
         axes = [(place, shifted(source.detach(), target)) for place, source in enumerate(sources) if source is not None]

@@ -102,19 +102,32 @@ class LossGraphWatch:
         self._site: GraphSite | None = None
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        site = self._part.sites.get(backward.site)
+        self._site = self._note(backward.site, tensor)
+
+    def before_autograd_grad(self, called: Called) -> None:
+        """The gradients of a loss for its weights, which an update by hand uses."""
+        outputs, inputs = called.argument(0, "outputs"), called.argument(1, "inputs")
+        loss = outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
+        weights = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or called.kwargs.get("create_graph"):
+            return
+        if all(isinstance(weight, Tensor) and weight.is_leaf for weight in weights):
+            self._note(called.site, loss)
+
+    def _note(self, line: str | None, tensor: Tensor) -> GraphSite:
+        site = self._part.sites.get(line)
         if site is None:
-            site = GraphSite(backward.site, backward.step)
+            site = GraphSite(line, self._trace.steps)
             if len(self._part.sites) < LIMIT:
-                self._part.sites[backward.site] = site
+                self._part.sites[line] = site
         if site.phase != self._phases.number:  # in which its gradients may be zero from the first on
             site.phase, site.looks, site.alive = self._phases.number, 0, False
         site.count += 1
         site.looks += 1
-        self._site = site
         if tensor.grad_fn is not None and (site.looks <= LOOKS or site.count % 64 == 0):
             site.walked += 1
             self._walk(site, tensor.grad_fn)
+        return site
 
     def after_backward(self, _: Called) -> None:
         """Look for a gradient that is not zero, until one is found."""
@@ -161,7 +174,8 @@ class LossGraphWatch:
         # Nodes, whether each number of theirs is one of the loss, and whether only sums and numbers lie between.
         pending: list[tuple[Any, bool, bool]] = [(root, True, True)]
         uses: dict[Any, int] = {}
-        squashed = rows = False
+        squashed = False
+        axes: set[int | None] = set()  # over which entries that are picked row by row are normalised
         while pending and len(uses) < NODES:
             node, single, linear = pending.pop(0)
             uses[node] = uses.get(node, 0) + 1
@@ -178,11 +192,11 @@ class LossGraphWatch:
             linear = linear and name in LINEAR
             if single and name in ("Sub", "Mul"):
                 self._look_at_shapes(site, node, name)
-            rows = rows or _picks_from_rows(node)
+            axes.add(_normalised_axis(node))
             squashed = squashed or _is_squashed_by_hand(node)
             pending += [(child, single, linear) for child, _ in node.next_functions if child is not None]
         site.squashed += squashed
-        site.softmax_rows += rows
+        site.softmax_rows += 0 in axes and 1 not in axes  # both: a loss that goes both ways
         site.bare += bare_scores(root)
         _look_at_binary(site, uses)
 
@@ -228,16 +242,16 @@ def _is_squashed_by_hand(node: Any) -> bool:
     return terms is not None and is_distribution(node, terms[0])
 
 
-def _picks_from_rows(node: Any) -> bool:
-    """Whether one entry of each row is picked from a matrix that is normalised over its rows."""
+def _normalised_axis(node: Any) -> int | None:
+    """The axis over which a matrix is normalised, from which one entry of each row is picked; None for anything else."""
     picked = picked_from(node)
     shape = shape_of(picked) if picked is not None else ()
     if len(shape) != 2 or min(shape) < 2 or shape[0] == shape[1]:
-        return False
+        return None
     _, softmax = last_softmax(picked)
     if softmax is not None:
-        return shape_of(softmax) == shape and saved_axis(softmax, 2) == 0
-    return normalised_axis(picked) == 0
+        return saved_axis(softmax, 2) if shape_of(softmax) == shape else None
+    return normalised_axis(picked)
 
 
 def _look_at_binary(site: GraphSite, uses: dict[Any, int]) -> None:
