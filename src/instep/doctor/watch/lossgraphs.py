@@ -48,7 +48,7 @@ LINEAR = {"Sum", "Mean", "Nansum", "Neg", "Add", "Sub", "Rsub", "Mul", "Div"} | 
 
 @dataclass(slots=True)
 class GraphSite(Tally):
-    """Backwards from one line, as seen in their graphs."""
+    """Backwards from one line, as seen in their graphs; of a helper, those from one of the lines that call it."""
 
     site: str | None
     first_step: int
@@ -88,7 +88,7 @@ class RowSoftmax(Tally):
 class LossGraphs:
     """The part of the trace about the graphs of losses."""
 
-    sites: dict[str | None, GraphSite] = field(default_factory=dict)
+    sites: dict[tuple[str, ...], GraphSite] = field(default_factory=dict)  # by the lines from the backward outwards
     outputs: dict[tuple[str, str | None], RowSoftmax] = field(default_factory=dict)
 
 
@@ -102,11 +102,11 @@ class LossGraphWatch:
         self._site: GraphSite | None = None
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        site = self._part.sites.get(backward.site)
+        site = self._part.sites.get(backward.lines)
         if site is None:
             site = GraphSite(backward.site, backward.step)
             if len(self._part.sites) < LIMIT:
-                self._part.sites[backward.site] = site
+                self._part.sites[backward.lines] = site
         if site.phase != self._phases.number:  # in which its gradients may be zero from the first on
             site.phase, site.looks, site.alive = self._phases.number, 0, False
         site.count += 1
