@@ -351,7 +351,7 @@ class Beside:
 
     def __init__(self, hooks: dict[int, Any], key: int, ours: Any, *, first: bool) -> None:
         hook = hooks[key]
-        self.hook = hook.hook if isinstance(hook, Beside) else hook  # the last step was never finished
+        self.hook: Any = hook.hook if isinstance(hook, Beside) else hook  # the last step was never finished
         self._hooks, self._key, self._ours, self._first = hooks, key, ours, first
         hooks[key] = self
 
