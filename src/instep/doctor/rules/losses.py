@@ -13,14 +13,20 @@ from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.phases import Window, by_phase, windows
 
+HEADS = 6  # inputs of a loss that come from a squashing function, among others that do not
 SQUASHED = {"SoftmaxBackward0": "softmax", "SigmoidBackward0": "sigmoid"}
 
 
 def _after(kind: LossKind, *names: str) -> tuple[str, int]:
-    """The squashing function that most inputs come from at once, or all of the last ones, and how many: else ("", 0)."""
+    """The squashing function that most inputs come from at once, or all of the last ones, and how many: else ("", 0).
+
+    Those of one head in eight are enough, where one line computes the losses of all heads.
+    """
     for name in names:
-        count, latest = kind.origins[name], kind.latest
-        if (count >= 2 and count > 0.5 * kind.origins.total()) or (len(latest) == latest.maxlen == latest.count(name)):
+        count, latest, total = kind.origins[name], kind.latest, kind.origins.total()
+        if (count >= 2 and count > 0.5 * total) or (count >= HEADS and count >= total / 8):
+            return SQUASHED[name], count
+        if len(latest) == latest.maxlen == latest.count(name):
             return SQUASHED[name], count
     return "", 0
 
@@ -228,7 +234,10 @@ def _picked_by_hand(trace: Trace) -> Iterator[Finding]:
     for site in trace.part(LossGraphs).sites.values():
         if site.bare < 3 or not trace.has_share(site.bare, site.walked, 0.9) or not lowest.get(site.site, 0.0) < 0.0:
             continue
-        if len(trace.part(Optimizers).all) > 1 or sum(each.count >= 3 for each in trace.part(LossGraphs).sites.values()) > 1:
+        if (
+            len(trace.part(Optimizers).all) > 1
+            or len({each.site for each in trace.part(LossGraphs).sites.values() if each.count >= 3}) > 1
+        ):
             continue  # a critic, perhaps, which something else keeps in bounds
         yield Finding(
             "nll-on-unnormalised",

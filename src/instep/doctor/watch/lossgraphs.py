@@ -48,7 +48,7 @@ LINEAR = {"Sum", "Mean", "Nansum", "Neg", "Add", "Sub", "Rsub", "Mul", "Div"} | 
 
 @dataclass(slots=True)
 class GraphSite(Tally):
-    """Backwards from one line, as seen in their graphs."""
+    """Backwards from one line, as seen in their graphs; of a helper, those from one of the lines that call it."""
 
     site: str | None
     first_step: int
@@ -88,7 +88,7 @@ class RowSoftmax(Tally):
 class LossGraphs:
     """The part of the trace about the graphs of losses."""
 
-    sites: dict[str | None, GraphSite] = field(default_factory=dict)
+    sites: dict[tuple[str, ...], GraphSite] = field(default_factory=dict)  # by the lines from the backward outwards
     outputs: dict[tuple[str, str | None], RowSoftmax] = field(default_factory=dict)
 
 
@@ -102,7 +102,7 @@ class LossGraphWatch:
         self._site: GraphSite | None = None
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        self._site = self._note(backward.site, tensor)
+        self._site = self._note(backward.lines, backward.site, tensor)
 
     def before_autograd_grad(self, called: Called) -> None:
         """The gradients of a loss for its weights, which an update by hand uses."""
@@ -112,14 +112,14 @@ class LossGraphWatch:
         if not isinstance(loss, Tensor) or loss.numel() != 1 or called.kwargs.get("create_graph"):
             return
         if all(isinstance(weight, Tensor) and weight.is_leaf for weight in weights):
-            self._note(called.site, loss)
+            self._note(() if called.site is None else (called.site,), called.site, loss)
 
-    def _note(self, line: str | None, tensor: Tensor) -> GraphSite:
-        site = self._part.sites.get(line)
+    def _note(self, lines: tuple[str, ...], line: str | None, tensor: Tensor) -> GraphSite:
+        site = self._part.sites.get(lines)
         if site is None:
             site = GraphSite(line, self._trace.steps)
             if len(self._part.sites) < LIMIT:
-                self._part.sites[line] = site
+                self._part.sites[lines] = site
         if site.phase != self._phases.number:  # in which its gradients may be zero from the first on
             site.phase, site.looks, site.alive = self._phases.number, 0, False
         site.count += 1

@@ -126,7 +126,7 @@ class NormWatch:
         if weight.requires_grad or module.bias.requires_grad:
             norm.live += 1
             known = self._lives.get(id(module))
-            if known is None or known[0]() is not weight:
+            if module.running_mean is not None and (known is None or known[0]() is not weight):
                 self._lives[id(module)] = (weakref.ref(weight), weakref.ref(module.bias), weakref.ref(module.running_mean))
             if norm.frozen:
                 norm.thawed = max(norm.thawed, norm.frozen)

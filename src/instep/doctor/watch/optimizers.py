@@ -107,6 +107,7 @@ class OptimizerWatch:
         self._ledger: GradientWatch | None = None
         self._handles: list[Any] = []
         self._depth = 0
+        self._ended: set[int] = set()  # optimizers, by id, whose step has ended for us while hooks of theirs go on
         self._users: dict[int, tuple[int, int]] = {}  # backward -> (optimizer that used it first, backwards begun then)
 
     def install(self, observers: list[object]) -> None:
@@ -145,6 +146,35 @@ class OptimizerWatch:
             self._ledger.know(tensor).optimizers.add(record.number)
 
     def _begins(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if is_compiling():
+            return
+        before, after = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
+        self._ended.discard(id(optimizer))
+        if self._hub.quiet or not (before or after):
+            self._begins_now(optimizer, args, kwargs)
+            return
+        # Hooks of its own clear, divide or clip before the update, and clear after it. Torch calls those for all optimizers, as
+        # ours are, first before an update and last after it; for this step ours stand next to the update.
+        if after:
+            Beside(after, next(iter(after)), self._ends_first, first=True)
+        if before:
+            Beside(before, next(reversed(before)), self._begins_now, first=False)
+        else:
+            self._begins_now(optimizer, args, kwargs)
+
+    def _ends_first(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._ended.add(id(optimizer))
+        self._ends_now(optimizer, args, kwargs)
+
+    def _ends(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if is_compiling():
+            return
+        if id(optimizer) in self._ended:
+            self._ended.discard(id(optimizer))
+        else:
+            self._ends_now(optimizer, args, kwargs)
+
+    def _begins_now(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hub = self._hub
         if is_busy(hub):
             return
@@ -162,7 +192,7 @@ class OptimizerWatch:
             step.fact = self._used(step)
         self._hub.say("before_step", step)
 
-    def _ends(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _ends_now(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hub = self._hub
         if is_busy(hub):
             return
@@ -314,6 +344,26 @@ class OptimizerWatch:
                 totals[name] = totals.get(name, 0) + 1
                 first.setdefault(name, fact.number)
                 record.begun.setdefault(name, record.steps - 1)
+
+
+class Beside:
+    """A hook of the user's with ours next to it: in its place for one call."""
+
+    def __init__(self, hooks: dict[int, Any], key: int, ours: Any, *, first: bool) -> None:
+        hook = hooks[key]
+        self.hook: Any = hook.hook if isinstance(hook, Beside) else hook  # the last step was never finished
+        self._hooks, self._key, self._ours, self._first = hooks, key, ours, first
+        hooks[key] = self
+
+    def __call__(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._hooks.get(self._key) is self:
+            self._hooks[self._key] = self.hook
+        if self._first:
+            self._ours(optimizer, args, kwargs)
+        result = self.hook(optimizer, args, kwargs)
+        if not self._first:
+            self._ours(optimizer, *(result if isinstance(result, tuple) and len(result) == 2 else (args, kwargs)))
+        return result
 
 
 def is_busy(hub: Hub) -> bool:

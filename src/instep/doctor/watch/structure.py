@@ -25,6 +25,7 @@ from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
 from instep.doctor.watch.phases import Phases
 
 TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
+AVERAGE = re.compile(r"(^|_)(teacher|ema|shadow|averaged?|avg|target)(_|\d|$)", re.IGNORECASE)  # also of plain tensors
 FLAG = "requires_grad"
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
@@ -195,8 +196,22 @@ class StructureWatch:
                 self._note_alias(call.module, names, "name")
             for container, names in _containers_of(call.module, scope):
                 self._note_alias(container, names, "name")
+            if call.grad:  # without, an average may stand in the model for a while
+                self._look_at_tensors(call, scope)
         for sharing in self._part.sharings.values():
             sharing.both += 1
+
+    def _look_at_tensors(self, call: Call, scope: dict[str, Any]) -> None:
+        """A teacher that is a dictionary of tensors, for functional_call, and has the memory of the student's."""
+        live = {tensor.data_ptr() for tensor in call.module.parameters()} - {0}
+        for name, value in scope.items():
+            if not AVERAGE.search(name) or isinstance(value, nn.Module) or value is scope:
+                continue
+            for weights in _tensor_dicts(value):
+                count = sum(tensor.data_ptr() in live for tensor in weights.values())
+                if count and count >= 0.5 * len(live):
+                    key = f"{name}={call.root.name}"
+                    self._part.sharings.setdefault(key, Sharing(name, call.root.name, "name", count, self._hub.locator.site(1)))
 
     def _scopes(self) -> Iterator[dict[str, Any]]:
         """The names that the user's frames know, and those in the dictionaries and objects that stand there."""
@@ -367,6 +382,18 @@ def _held_modules(value: Any) -> list[nn.Module]:
     if type(value) not in (list, tuple) or not value or not all(isinstance(each, nn.Module) for each in value):
         return []
     return list(value)
+
+
+def _tensor_dicts(value: Any) -> list[dict[str, Tensor]]:
+    """A dictionary of tensors, or those that an object keeps."""
+    plain = (dict, OrderedDict, defaultdict)  # others may do anything when they are asked for what they hold
+    if type(value) in plain:
+        kept = value
+    else:
+        kept = vars(value) if hasattr(value, "__dict__") and not isinstance(value, (dict, type, Tensor, ModuleType)) else {}
+    places = [kept, *kept.values()] if len(kept) <= 4096 else []
+    found = [each for each in places if type(each) in plain and each]
+    return [each for each in found if all(isinstance(tensor, Tensor) for tensor in each.values())]
 
 
 def _names_in(value: Any) -> dict[str, Any]:
