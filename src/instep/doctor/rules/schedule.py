@@ -85,6 +85,8 @@ def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
     """Rates that the script writes into the optimizer itself, in another unit than it counts them in."""
     scheduled = {scheduler.optimizer for scheduler in trace.part(Schedulers).all}
     for rate in trace.part(HandRates).all.values():
+        if rate.optimizer >= len(trace.part(Optimizers).all):
+            continue  # one of very many
         owner = trace.part(Optimizers).all[rate.optimizer]
         steps, changed = owner.all_steps, rate.changed
         if rate.optimizer in scheduled or steps < 30 or changed < 3 or not trace.ended or not rate.highest:

@@ -73,7 +73,7 @@ class RereadWatch:
 
     def after_call(self, call: Call) -> None:
         shapes = call.root.shapes
-        if self._loaders.feeds(self._trace.backwards) or not call.root.parameters:
+        if self._loaders.all or not call.root.parameters:
             return
         if call.grad:
             self._note_training(call, shapes)
