@@ -84,10 +84,11 @@ def schedule_wrong_unit(trace: Trace) -> Iterator[Finding]:
 def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
     """Rates that the script writes into the optimizer itself, in another unit than it counts them in."""
     scheduled = {scheduler.optimizer for scheduler in trace.part(Schedulers).all}
+    known = trace.part(Optimizers).all
     for rate in trace.part(HandRates).all.values():
-        if rate.optimizer >= len(trace.part(Optimizers).all):
-            continue  # one of very many
-        owner = trace.part(Optimizers).all[rate.optimizer]
+        if rate.optimizer >= len(known):
+            continue  # one too many to be kept, which share a number
+        owner = known[rate.optimizer]
         steps, changed = owner.all_steps, rate.changed
         if rate.optimizer in scheduled or steps < 30 or changed < 3 or not trace.ended or not rate.highest:
             continue
