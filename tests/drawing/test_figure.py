@@ -91,7 +91,7 @@ def test_saved_under_a_name_that_says_no_format(tmp_path: Path) -> None:
 def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("matplotlib", "matplotlib.pyplot", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
-    words = r"history.plot\(\) needs matplotlib, which is not installed; type: pip install 'instep\[plots\]'"
+    words = r'history.plot\(\) needs matplotlib, which is not installed; type: pip install "matplotlib>=3.8"'
     with pytest.raises(InstepError, match=words):
         plot([LOSS], "history.plot()")
     with pytest.raises(InstepError, match="needs matplotlib"):

@@ -62,7 +62,7 @@ def test_positions_by_hand() -> None:
 def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    words = r"schedule.plot\(\) needs matplotlib, which is not installed; type: pip install 'instep\[plots\]'"
+    words = r'schedule.plot\(\) needs matplotlib, which is not installed; type: pip install "matplotlib>=3.8"'
     with pytest.raises(InstepError, match=words):
         OneCycle(0.1).plot()
 
