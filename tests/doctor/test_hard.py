@@ -17,8 +17,25 @@ from doctor.casebook import Examination
 from instep.doctor.catalogue import CATALOGUE
 
 HARD = Path(__file__).parent / "hard"
-# What the doctor does not name yet.
-MISSED: frozenset[str] = frozenset()
+# What the doctor does not name yet, or not by its cause: all of them among the unseen.
+MISSED = frozenset(
+    f"unseen/{name}"
+    for name in (
+        "frameworks_41_latent_diffusion_bf16",
+        "indirection_35_ema_segmenter",
+        "indirection_37_dict_charlm",
+        "indirection_47_load_tcn",
+        "indirection_52_lion_half_lm",
+        "no_loader_48_wrist_activity",
+        "no_loader_51_plant_shards",
+        "numbers_39_wine_grades",
+        "numbers_42_click_through",
+        "numbers_44_fingerprint_lion",
+        "second_phase_39_blobs_swa",
+        "second_phase_41_molecules",
+        "several_32_dann_keywords",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -48,10 +65,10 @@ def read(script: Path) -> Hard:
 SCRIPTS = [read(path) for path in sorted(HARD.glob("*/*.py"))]
 
 
-def test_half_of_them_are_right_and_a_quarter_is_unseen() -> None:
-    assert len(SCRIPTS) == 150
-    assert sum(not hard.expected for hard in SCRIPTS) == 77
-    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 39
+def test_half_of_them_are_right_and_a_third_is_unseen() -> None:
+    assert len(SCRIPTS) == 294
+    assert sum(not hard.expected for hard in SCRIPTS) == 149
+    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 111
     assert {id for hard in SCRIPTS for id in hard.expected} <= set(CATALOGUE)
     assert {hard.name for hard in SCRIPTS} >= MISSED
 

@@ -61,7 +61,7 @@ def update_below_precision(trace: Trace) -> Iterator[Finding]:
     """Low-precision weights most of which a step with gradient leaves exactly as they were."""
     for number, movement in trace.part(Updates).optimizers.items():
         moves = [move for move in movement.moves if len(move.unchanged) >= 5 and move.size >= 16]
-        lost = [move for move in moves if trace.has_share(median(move.unchanged), 1.0, 0.9)]
+        lost = [move for move in moves if trace.has_share(median(move.unchanged), 1.0, 0.6)]
         if not lost or len(lost) < 0.5 * len(moves) or not (movement.torchs or _keeps_nothing(trace, number)):
             continue
         share = median(value for move in lost for value in move.unchanged)
@@ -85,8 +85,8 @@ def _lost_by_hand(trace: Trace) -> Iterator[Finding]:
     """The same of weights that no optimizer of torch's kind holds."""
     fact = trace.part(Residues).by_hand
     enough = {name: shares for name, shares in fact.unchanged.items() if len(shares) >= 5}
-    lost = {name: median(shares) for name, shares in enough.items() if trace.has_share(median(shares), 1.0, 0.9)}
-    if not lost or len(lost) < 0.5 * len(enough) or fact.backwards < 24 or not trace.has_share(fact.stayed, 1.0, 0.7):
+    lost = {name: median(shares) for name, shares in enough.items() if trace.has_share(median(shares), 1.0, 0.6)}
+    if not lost or len(lost) < 0.5 * len(enough) or fact.backwards < 24 or not trace.has_share(fact.stayed, 1.0, 0.4):
         return
     if fact.searches < 3 or fact.clear < fact.searches or not trace.has_share(fact.plain, fact.updates, 0.8):
         return  # somebody may keep the rest, or rounds by chance
@@ -110,4 +110,4 @@ def _keeps_nothing(trace: Trace, number: int) -> bool:
     residue = trace.part(Residues).optimizers.get(number)
     if residue is None or residue.clear < 5 or residue.steps < 24 or not trace.has_share(residue.clear, residue.looks, 0.8):
         return False
-    return trace.has_share(residue.stayed, 1.0, 0.7)
+    return trace.has_share(residue.stayed, 1.0, 0.4)
