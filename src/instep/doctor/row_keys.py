@@ -60,9 +60,16 @@ def telling_rows(input: Tensor) -> list[bool]:
 _WEIGHTS: dict[int, Tensor] = {}
 
 
+def is_dense(tensor: Tensor) -> bool:
+    """Whether its numbers lie in rows: not those of a sparse or nested tensor."""
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
 def row_keys(tensor: Tensor) -> list[float]:
     """A number for each row, equal for equal rows; none where looking would make the program wait."""
-    if tensor.device.type != "cpu" or not tensor.dim() or not tensor.numel() or len(tensor) > 4096 or tensor.is_complex():
+    if tensor.device.type != "cpu" or not is_dense(tensor) or tensor.is_complex():
+        return []
+    if not tensor.dim() or not tensor.numel() or len(tensor) > 4096:
         return []
     rows = _columns(tensor)
     columns = rows.shape[1]
@@ -97,7 +104,9 @@ def glimpse(input: Tensor) -> tuple[float, ...]:
 
 def is_rich(tensor: Tensor) -> bool:
     """Whether equal rows are hardly there by chance: many real numbers in each."""
-    if tensor.dim() < 2 or not tensor.is_floating_point() or tensor[0].numel() < 4 or tensor.device.type != "cpu":
+    if tensor.device.type != "cpu" or not is_dense(tensor):
+        return False
+    if tensor.dim() < 2 or not tensor.is_floating_point() or tensor[0].numel() < 4:
         return False
     row = tensor[0].detach().reshape(-1)[:64]
     return bool((row != row.round()).sum() >= 3)

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
-from instep.doctor.row_keys import row_keys
+from instep.doctor.row_keys import is_dense, row_keys
 from instep.doctor.scopes import local_names
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
@@ -90,7 +90,7 @@ class RepeatWatch:
         if repeat.calls >= SAME or (repeat.calls > LISTED[0] and not repeat.same):
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
-        if input is not None and input.dim() >= 2 and 2 <= len(input) <= 4096:
+        if input is not None and is_dense(input) and input.dim() >= 2 and 2 <= len(input) <= 4096:
             self._compare(repeat, place, input)
 
     def _compare(self, repeat: Repeat, place: tuple[int, str | None], input: Tensor) -> None:
@@ -218,7 +218,8 @@ def _numbers(value: Any, rows: int) -> tuple[Any, ...]:
         looked += 1
         kind = type(part)
         if _is_array(part):
-            if len(part.shape) and part.shape[0] == rows and getattr(part, "is_cpu", True):
+            is_plain = not isinstance(part, Tensor) or (part.is_cpu and is_dense(part))
+            if is_plain and len(part.shape) and part.shape[0] == rows:
                 return tuple((part.detach() if isinstance(part, Tensor) else part).reshape(-1)[:8].tolist())
         elif kind in (tuple, list):
             pending += part[:8]
