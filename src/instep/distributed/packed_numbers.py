@@ -5,6 +5,7 @@ single precision a number x travels as two, x/4096 without its fraction and the 
 up to 2^35 over all processes, and a sum keeps the precision of its own size.
 """
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -14,7 +15,7 @@ BASE = 4096.0
 
 
 def dtype_for(tensors: Iterable[Tensor]) -> torch.dtype:
-    """The dtype of the numbers beside gradients of these tensors; DistributedDataParallel has a message for each dtype."""
+    """The dtype of the numbers beside gradients of these tensors; each dtype has a message of its own."""
     return torch.float32 if {tensor.dtype for tensor in tensors} == {torch.float32} else torch.float64
 
 
@@ -44,3 +45,19 @@ def unpack(summed: Tensor, processes: int) -> Tensor:
         return wide
     high, low = wide.chunk(2)
     return high * BASE + low
+
+
+def pack_floats(numbers: list[float], dtype: torch.dtype) -> list[float]:
+    """`pack` of what the host knows."""
+    if dtype is torch.float64:
+        return numbers
+    high = [float(math.trunc(number / BASE)) if math.isfinite(number) else number for number in numbers]
+    return [*high, *(number - part * BASE for number, part in zip(numbers, high, strict=True))]
+
+
+def unpack_floats(summed: list[float], dtype: torch.dtype) -> list[float]:
+    """`unpack` of what was only added up, without a division."""
+    if dtype is torch.float64:
+        return summed
+    half = len(summed) // 2
+    return [high * BASE + low for high, low in zip(summed[:half], summed[half:], strict=True)]

@@ -18,8 +18,9 @@ from instep.errors import DescriptionError, NonFiniteGradient, NonFiniteLoss
 
 # What several processes do with one another is imported where there are several.
 if TYPE_CHECKING:
+    from instep.distributed.chosen_turn import ChosenTurn
     from instep.distributed.shard import Shares
-    from instep.distributed.turn import Turn
+    from instep.distributed.shard_turn import ShardTurn
 
 # What may differ between the processes of a run.
 _OWN = ("device", "threads", "machine", "git", "versions", "script", "modules", "attributes", "code")  # a model may hold its rank
@@ -41,7 +42,7 @@ class Processes:
     def __init__(self, world: World, device: torch.device, *, batch_size: int) -> None:
         self.world = world
         self._device = device
-        self._reference = batch_size / world.size
+        self._batch_size = batch_size
         self._stopping = Stopping()
         self._is_compared = world.size == 1
         self._sharded: nn.Module | None = None  # the model, where each process holds a share of it
@@ -93,15 +94,17 @@ class Processes:
         """How the batches of an evaluation are shared out; None where this process has all of them."""
         return Dealt(self.world.rank, self.world.size) if self.are_several else None
 
-    def turn(self) -> "Turn | None":
+    def turn(self) -> "ChosenTurn | ShardTurn | None":
         """The exchange of one optimizer; None where there is nobody to exchange with."""
         if not self.are_several:
             return None
-        from instep.distributed.turn import ShardTurn, Turn
-
         if self._sharded is not None:
-            return ShardTurn(self._sharded, self.world, self._stopping, reference=self._reference, device=self._device)
-        return Turn(self.world, self._stopping, reference=self._reference, device=self._device)
+            from instep.distributed.shard_turn import ShardTurn
+
+            return ShardTurn(self._sharded, self.world, self._stopping, batch_size=self._batch_size, device=self._device)
+        from instep.distributed.chosen_turn import ChosenTurn
+
+        return ChosenTurn(self.world, self._stopping, batch_size=self._batch_size, device=self._device)
 
     def interrupt(self) -> Interrupt:
         """Notes the signals that ask the run to stop; all processes stop after the same update."""

@@ -4,10 +4,12 @@ For micro-batches i of all processes, with a mean loss vᵢ over cᵢ units each
 
     ∇ Σ vᵢ·cᵢ / Σ cᵢ
 
-Each process goes backward on vᵢ·cᵢ/ref, with the same ref everywhere (the samples of a batch that are one process's, so that the
-gradients have their usual size). The exchange gives the mean over P processes, so at the end gradients are multiplied by
+Each process goes backward on vᵢ·cᵢ/ref, with the same ref everywhere. The exchange gives the sum of all gradients divided by d
+(1, or the processes where it gives their mean), so at the end gradients are multiplied by
 
-    P·ref / Σ cᵢ        ( P for losses that are sums )
+    d·ref / Σ cᵢ        ( d for losses that are sums )
+
+With ref = the samples of a batch / d this is 1 where each sample counts as one, and nothing has to be multiplied.
 
 No process leaves before the exchange, or the others would wait for it. So each sends whether its loss is finite, and all decide.
 """
@@ -32,38 +34,50 @@ LENGTH = 6
 class SharedSums(Sums):
     """The sums of one process, and after `take` those of all."""
 
-    __slots__ = ("_all", "_all_pieces", "_processes")
+    __slots__ = ("_all", "_all_pieces", "_divisor")
 
     length = LENGTH  # of `numbers`
 
-    def __init__(self, reference: float, processes: int) -> None:
+    def __init__(self) -> None:
         super().__init__("skip")
-        self._reference = reference
-        self._processes = processes
+        self._divisor = 1
         self._all: Any = None  # numbers where the host knows them, else a tensor on the device
         self._all_pieces = 0
 
+    def begin(self, reference: float, divisor: int) -> None:
+        """What the loss of each micro-batch is divided by, and what the exchange divides the sum of all gradients by."""
+        self._reference, self._divisor = reference, divisor
+
+    def known_numbers(self) -> list[float] | None:
+        """What the others need to know; None where the host does not know it."""
+        if not self._values:
+            return [0.0] * LENGTH
+        if not readable(self._values[0]) or any(isinstance(count, Tensor) for count in self._counts):
+            return None
+        pairs = [(value.item(), float(count)) for value, count in zip(self._values, self._counts, strict=True)]
+        weighted = math.fsum(value * count for value, count in pairs if count) if not self.bad_on_host else math.nan
+        units = math.fsum(count for _, count in pairs)
+        return [units, weighted, float(len(pairs)), float(self.bad_on_host), *self._kinds()]
+
+    def _kinds(self) -> list[float]:
+        return [float(self._kind == kind) for kind in ("mean", "sum")]
+
     def numbers(self, device: torch.device) -> Tensor:
         """What the others need to know, in double precision."""
-        kinds = [float(self._kind == kind) for kind in ("mean", "sum")]
-        if not self._values:
-            return torch.zeros(LENGTH, dtype=torch.float64, device=device)
-        pieces = float(len(self._values))
-        if readable(self._values[0]) and not any(isinstance(count, Tensor) for count in self._counts):
-            pairs = [(value.item(), float(count)) for value, count in zip(self._values, self._counts, strict=True)]
-            weighted = math.fsum(value * count for value, count in pairs if count) if not self.bad_on_host else math.nan
-            units = math.fsum(count for _, count in pairs)
-            return torch.tensor([units, weighted, pieces, float(self.bad_on_host), *kinds], dtype=torch.float64, device=device)
+        known = self.known_numbers()
+        if known is not None:
+            return torch.tensor(known, dtype=torch.float64, device=device)
+        kinds, pieces = self._kinds(), float(len(self._values))
         counted = self._counted().double()
         units_there = torch.stack([torch.as_tensor(count, dtype=torch.float64, device=device) for count in self._counts]).sum()
         on_host = torch.tensor([pieces, *kinds], dtype=torch.float64, device=device)
         bad = (~torch.isfinite(counted)).any().double()
         return torch.cat([torch.stack([units_there, counted.sum()]), on_host[:1], bad.reshape(1), on_host[1:]])
 
-    def take(self, totals: Tensor, pieces_at_most: int) -> None:
+    def take(self, totals: Tensor | list[float], pieces_at_most: int) -> None:
         """The numbers of all processes, added up."""
-        if readable(totals):
-            self._all = totals.tolist()
+        if not isinstance(totals, Tensor) or readable(totals):
+            self._all = totals.tolist() if isinstance(totals, Tensor) else totals
             self._all_pieces = int(self._all[PIECES])
             if self._all[MEANS] and self._all[SUMS]:
                 raise ObjectiveError(
@@ -115,17 +129,17 @@ class SharedSums(Sums):
         return units
 
     def loss(self) -> Tensor:
-        weighted = torch.as_tensor(self._all[WEIGHTED], dtype=torch.float64)
-        if self._kind == "sum":
-            return weighted
-        return weighted / self.total()
+        weighted, total = self._all[WEIGHTED], self.total()
+        if isinstance(weighted, Tensor):
+            return weighted / total
+        return torch.scalar_tensor(weighted / total if total else math.nan, dtype=torch.float64)
 
     def normaliser(self) -> float | Tensor:
         if self._kind == "sum":
-            return float(self._processes)
+            return float(self._divisor)
         total = self.total()
         assert isinstance(self._reference, float)
-        share = self._processes * self._reference / total
+        share = self._divisor * self._reference / total
         return torch.where(total > 0, share, 0) if isinstance(total, Tensor) else share
 
     def bad_on_device(self) -> Tensor | None:

@@ -36,9 +36,6 @@ from instep.records import SavedTensors, StepResult
 class Exchange(Protocol):
     """How the processes of a run exchange the gradients and counts of one optimizer."""
 
-    reference: float
-    processes: int
-
     def backward(
         self,
         optimizer: Optimizer,
@@ -46,7 +43,7 @@ class Exchange(Protocol):
         micro_batches: list[Any],
         forward: Callable[[Any], Loss],
         *,
-        scale: Callable[[Tensor], Tensor],
+        go_back: Callable[[Tensor], None],
         stop_on_bad: bool,
     ) -> None: ...
 
@@ -155,16 +152,20 @@ class UpdateCycle:
 
     def _with_others(self, exchange: Exchange, micro_batches: list[Any], objective: Callable[..., Loss | Tensor]) -> Sums:
         """Forward and backward where other processes have the rest of the batch: what all of them have added up."""
-        sums = SharedSums(exchange.reference, exchange.processes)
+        sums = SharedSums()
         exchange.backward(
             self.optimizer,
             sums,
             micro_batches,
             lambda micro_batch: self._forward(objective, micro_batch),
-            scale=_unchanged if self._scaler is None else self._scaler.scale,
+            go_back=backward if self._scaler is None else self._go_back_scaled,
             stop_on_bad=self._on_nonfinite == "stop",
         )
         return sums
+
+    def _go_back_scaled(self, value: Tensor) -> None:
+        assert self._scaler is not None
+        backward(self._scaler.scale(value))
 
     def backward(self, loss: Tensor | Loss, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of one micro-batch; `count` says how many samples (or tokens) `loss` is the mean of."""
@@ -367,10 +368,6 @@ def _noticed_late(ago: int) -> NonFiniteLoss:
         'on_nonfinite="skip", which waits for the device once an update.',
         late=ago,
     )
-
-
-def _unchanged(value: Tensor) -> Tensor:
-    return value
 
 
 def _step_too_large(optimizer: Optimizer, error: Exception) -> OutOfMemory:
