@@ -96,6 +96,7 @@ def test_the_trainer_loads_what_every_run_needs(heavy: dict[str, Start]) -> None
     assert len(start.others) <= 25, start.others
     assert start.has("instep.tuning", "instep.cli", "instep.loop.graph", "instep.loop.metrics.names", "instep.data.preview") == []
     assert start.has("instep.doctor.hub", "instep.report.page", "instep.report.terminal", "instep.distributed.turn") == []
+    assert start.has("instep.distributed.chosen_turn", "instep.distributed.shard_turn") == []
     assert start.has("instep.data.loading.workers", "instep.optim.group_plan", "instep.loop.nonfinite") == []
     assert start.has("torch._dynamo", "torch._inductor", "torch.distributed.fsdp", "torch.distributed.tensor", "torch.onnx") == []
     assert start.has("sympy", "mpmath", "rich", "tyro", "pandas", "matplotlib", "torchmetrics", "statistics", "html") == []

@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from distributed import sharding, slips
 from distributed.recorded import recorded
-from distributed.runs import EXACT
+from distributed.runs import BUCKETED, EXACT, IN_BUCKETS
+from instep.distributed import chosen_turn
 
 
 def main(folder: Path, names: list[str]) -> None:
@@ -27,10 +28,12 @@ def main(folder: Path, names: list[str]) -> None:
     if size == 3:
         dist.init_process_group("gloo")  # one that the script opened is used, and left open
     found: dict[str, Any] = {}
-    exact = EXACT | sharding.SHARDED
-    cases = slips.LIST | sharding.CASES | {last.__name__: last for of, last in slips.LAST.items() if of == size}
+    few = chosen_turn.FLAT_AT_MOST_BYTES
+    exact = EXACT | BUCKETED | sharding.SHARDED
+    cases = slips.LIST | slips.BUCKETED | sharding.CASES | {last.__name__: last for of, last in slips.LAST.items() if of == size}
     for name in [name for name in (*exact, *cases) if not names or name in names]:
         begun = time.perf_counter()
+        chosen_turn.FLAT_AT_MOST_BYTES = 0 if name.endswith(IN_BUCKETS) else few
         try:
             found[name] = recorded(exact[name](2)) if name in exact else cases[name](rank, size, folder)
         except BaseException as error:

@@ -331,12 +331,41 @@ def distributed_sampler(cycle: int) -> Trainer:
     return trainer(data=DataLoader(data, batch_size=2, sampler=sampler), batch_size=None, update_cycle=cycle)
 
 
+class TwoDtypes(nn.Module):
+    """A layer in double precision, one in single precision, and a gain without an element for some inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(FEATURES, 8).double(), nn.Linear(8, CLASSES)
+        self.none = nn.Parameter(torch.zeros(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.narrow(torch.tanh(self.wide(x)).float())
+        return scores + self.none.sum()
+
+
+def two_dtypes(cycle: int) -> Trainer:
+    """Gradients of each dtype are a message of their own."""
+    torch.manual_seed(3)
+    return trainer(model=TwoDtypes(), update_cycle=cycle)
+
+
+def channels_last(cycle: int) -> Trainer:
+    """The fused step reads weights and gradients as they lie in memory."""
+    model = IMAGES.build(seed=1).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, fused=True)
+    return trainer(IMAGES, n=31, model=model, optimizer=optimizer, update_cycle=cycle)
+
+
 EXACT: dict[str, Build] = {
     build.__name__: build
     for build in (
         dropout, fewer_samples_than_processes, time_first, convolution, tokens, nothing_counts, hand_written_mean, class_weights,
         everything_on, sums, parts, sums_with_parts, lstm, branches, two_players, unfreezing, lbfgs, samples_drawn,
         balanced_weights, balanced_samples, buckets, workers, stream, endless_stream, micro_batches, skipping, half_precision,
-        scaled, distributed_sampler,
+        scaled, distributed_sampler, two_dtypes, channels_last,
     )
 }  # fmt: skip
+# The same once more, exchanged by DistributedDataParallel as the gradients of larger models are.
+IN_BUCKETS = " in buckets"
+BUCKETED: dict[str, Build] = {name + IN_BUCKETS: build for name, build in EXACT.items()}

@@ -10,9 +10,11 @@ import pytest
 ON_THREE = frozenset(
     """
     fewer_samples_than_processes tokens stream micro_batches saved gone_on_with ragged nothing_in_most shards_saved
-    shards_gone_on_with hung batch_norm_in_legs
+    shards_gone_on_with hung batch_norm_in_legs kept_gradients
     """.split()  # noqa: SIM905
 )
+_BUCKETED = ("fewer_samples_than_processes", "tokens", "batch_norm_in_legs")
+ON_THREE = ON_THREE | {f"{name} in buckets" for name in _BUCKETED}
 
 
 def sizes(*names: str) -> pytest.MarkDecorator:

@@ -17,7 +17,8 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 from torch.nn.functional import cross_entropy, mse_loss
 
 from distributed.recorded import recorded
-from distributed.runs import VECTORS, dropout, everything_on, trainer, with_dropout
+from distributed.runs import IN_BUCKETS, VECTORS, dropout, everything_on, trainer, unfreezing, with_dropout
+from instep.distributed import chosen_turn
 from instep.errors import InstepError, Interrupted
 
 Seen = dict[str, Any]
@@ -217,8 +218,21 @@ def range_test(rank: int, size: int, folder: Path) -> Seen:
     return {"losses": list(found.losses), "suggestion": found.suggestion, **recorded(made)}
 
 
+class Unused(nn.Module):
+    """7·4 weights that are used, and 5 that are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layer, self.unused = nn.Linear(6, 4).double(), nn.Parameter(torch.zeros(5, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.layer(x)
+        return scores
+
+
 def waits(rank: int, size: int, folder: Path) -> Seen:
-    """How many exchanges the steps 1 and 2 make beside DistributedDataParallel's own."""
+    """What the steps 1 and 2 exchange, beside what DistributedDataParallel does."""
     calls: list[str] = []
 
     def counted(tensor: Tensor, *args: Any, **options: Any) -> Any:
@@ -227,14 +241,36 @@ def waits(rank: int, size: int, folder: Path) -> Seen:
 
     all_reduce, dist.all_reduce = dist.all_reduce, counted
     try:
-        for update in trainer(n=60).updates():
+        made = trainer(n=60, model=Unused())
+        for update in made.updates():
             if update.step == 0:
                 calls.clear()
             elif update.step == 2:
-                return {"calls": list(calls)}
+                return {"calls": list(calls), "unused": made.model.unused.grad}
     finally:
         dist.all_reduce = all_reduce
     raise AssertionError("fewer than three updates")
+
+
+def kept_gradients(rank: int, size: int, folder: Path) -> Seen:
+    """Gradients that somebody keeps, and what they were when they were made."""
+    made = trainer(n=48, batch_size=12)
+    kept, copies = [], []
+    for _ in made.updates():
+        kept.append([p.grad for p in made.model.parameters()])
+        copies.append([p.grad.clone() for p in made.model.parameters()])
+    return {"kept": [[gradient.clone() for gradient in one] for one in kept], "copies": copies}
+
+
+def exchanged_otherwise_later(rank: int, size: int, folder: Path) -> Seen:
+    """A layer that is unfrozen makes the gradients too many for one message."""
+    made = unfreezing(2)
+    few = chosen_turn.FLAT_AT_MOST_BYTES
+    chosen_turn.FLAT_AT_MOST_BYTES = sum(p.numel() * 8 for p in made.model[2].parameters())
+    try:
+        return recorded(made)
+    finally:
+        chosen_turn.FLAT_AT_MOST_BYTES = few
 
 
 def saved(rank: int, size: int, folder: Path) -> Seen:
@@ -320,8 +356,9 @@ LIST: dict[str, Callable[[int, int, Path], Seen]] = {
         other_data, other_seed, other_model, other_weights, too_small, refused, not_finite, batch_norm,
         batch_norm_in_legs, looked_at,
         own_state, metrics_by_name,
-        range_test, waits, saved, replayable, gone_on_with, stopped, folder_in_use,
+        range_test, waits, saved, replayable, gone_on_with, stopped, folder_in_use, kept_gradients, exchanged_otherwise_later,
     )
 }  # fmt: skip
+BUCKETED = {case.__name__ + IN_BUCKETS: case for case in (not_finite, batch_norm_in_legs, waits, kept_gradients)}
 # What loses a process is the end of a world.
 LAST: dict[int, Callable[[int, int, Path], Seen]] = {2: checkpoint_error, 3: hung}

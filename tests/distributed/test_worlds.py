@@ -10,25 +10,26 @@ import torch
 
 from distributed.conftest import Made, start, waited_for
 from distributed.recorded import recorded
-from distributed.runs import EXACT, everything_on, trainer
+from distributed.runs import BUCKETED, EXACT, IN_BUCKETS, everything_on, trainer, unfreezing
 from distributed.sizes import each_on_its_sizes, sizes
 
 Worlds = Callable[[int], Made]
 Alone = Callable[[Any, int], dict[str, Any]]
 # What one process says about its data, as a warning, is no concern here.
 pytestmark = pytest.mark.filterwarnings("ignore::instep.errors.Notice", "ignore:.*compute.*before:UserWarning")
-COARSE = {"half_precision": 2e-2, "scaled": 2e-3, "lbfgs": 1e-9}  # a line search blows rounding up
+COARSE = {"half_precision": 2e-2, "scaled": 2e-3, "lbfgs": 1e-9, "two_dtypes": 1e-5}  # a line search blows rounding up
+BOTH_WAYS = EXACT | BUCKETED  # in one message, and by DistributedDataParallel
 
 
 def close(one: Any, other: Any, tolerance: float = 1e-11) -> None:
     torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True, check_dtype=False)
 
 
-@each_on_its_sizes(EXACT)
+@each_on_its_sizes(BOTH_WAYS)
 def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, alone: Alone) -> None:
     """N processes with two micro-batches each are one with 2·N: same draws, same weights, same numbers."""
-    tolerance = COARSE.get(name, 1e-11)
-    expected = alone(EXACT[name], 2 * size)
+    tolerance = COARSE.get(name.removesuffix(IN_BUCKETS), 1e-11)
+    expected = alone(BOTH_WAYS[name], 2 * size)
     for found in world(size)[name]:
         assert not isinstance(found, str | Exception), found
         assert found["step"] == expected["step"]
@@ -43,11 +44,11 @@ def test_many_processes_train_as_one_does(name: str, size: int, world: Worlds, a
             close([v for v in mine.values() if v != "evaluation"], [v for v in theirs.values() if v != "evaluation"])
 
 
-@each_on_its_sizes(EXACT)
+@each_on_its_sizes(BOTH_WAYS)
 def test_all_processes_have_the_same_bits(name: str, size: int, world: Worlds) -> None:
     first, *others = world(size)[name]
     for other in others:
-        assert other["updates"] == first["updates"] or name in (
+        assert other["updates"] == first["updates"] or name.removesuffix(IN_BUCKETS) in (
             "tokens",
             "nothing_counts",
             "hand_written_mean",
@@ -99,9 +100,9 @@ def test_sizes_and_numbers_that_make_no_sense(size: int, world: Worlds) -> None:
         assert "SyncBatchNorm does not run on the CPU" in refused["sync"]
 
 
-@sizes("not_finite")
-def test_a_loss_that_is_not_finite_stops_all(size: int, world: Worlds) -> None:
-    seen = world(size)["not_finite"]
+@each_on_its_sizes(["not_finite", "not_finite in buckets"])
+def test_a_loss_that_is_not_finite_stops_all(name: str, size: int, world: Worlds) -> None:
+    seen = world(size)[name]
     assert {one["step"] for one in seen} == {0}
     culprits = [one for one in seen if "Sample 7 of train: " in one["said"]]
     assert len(culprits) == 1
@@ -119,10 +120,10 @@ def test_batch_norm_is_rank_0s_where_it_is_looked_at(size: int, world: Worlds) -
     assert not torch.equal(seen[0]["between"][0], seen[1]["between"][0])
 
 
-@sizes("batch_norm_in_legs")
-def test_batch_norm_goes_on_with_rank_0s(size: int, world: Worlds) -> None:
+@each_on_its_sizes(["batch_norm_in_legs", "batch_norm_in_legs in buckets"])
+def test_batch_norm_goes_on_with_rank_0s(name: str, size: int, world: Worlds) -> None:
     """While it trains, a batch is normalised by itself: the weights do not depend on whose statistics a process resumes with."""
-    check_batch_norm_in_legs(world(size)["batch_norm_in_legs"])
+    check_batch_norm_in_legs(world(size)[name])
 
 
 def check_batch_norm_in_legs(seen: list[Any]) -> None:
@@ -136,16 +137,19 @@ def check_batch_norm_in_legs(seen: list[Any]) -> None:
 def test_four_processes(tmp_path: Path, alone: Alone) -> None:
     """Batches of 12 in four times two micro-batches, and a last one with fewer samples than processes."""
     names = ["dropout", "fewer_samples_than_processes", "class_weights", "everything_on", "stream"]
-    arguments = ["-m", "distributed.process", str(tmp_path), *names, "batch_norm_in_legs"]
+    names += [name + IN_BUCKETS for name in names]
+    legs = ["batch_norm_in_legs", "batch_norm_in_legs in buckets"]
+    arguments = ["-m", "distributed.process", str(tmp_path), *names, *legs]
     assert waited_for(start(4, tmp_path, arguments)) == [0] * 4, (tmp_path / "said-0.txt").read_text()
     found = [torch.load(tmp_path / f"rank-{rank}.pt", weights_only=False) for rank in range(4)]
     for name in names:
-        expected = alone(EXACT[name], 8)["weights"]
+        expected = alone(BOTH_WAYS[name], 8)["weights"]
         for one in found:
             assert not isinstance(one[name], str | Exception), one[name]
             close(one[name]["weights"], expected)
             assert all(torch.equal(one[name]["weights"][key], value) for key, value in found[0][name]["weights"].items())
-    check_batch_norm_in_legs([one["batch_norm_in_legs"] for one in found])
+    for name in legs:
+        check_batch_norm_in_legs([one[name] for one in found])
 
 
 @sizes("own_state")
@@ -202,9 +206,30 @@ def test_a_range_test_leaves_no_trace(size: int, world: Worlds) -> None:
     assert all(other["losses"] == first["losses"] and other["suggestion"] == first["suggestion"] for other in others)
 
 
-@sizes("waits")
+@sizes("waits", "waits in buckets")
 def test_processes_wait_for_each_other_once_an_update(size: int, world: Worlds) -> None:
-    assert all(rank["calls"] == [] for rank in world(size)["waits"])
+    """33 gradients, which of 3 parameters has one, 6 numbers and 5 flags; one that nobody has a gradient for keeps none."""
+    for rank in world(size)["waits"]:
+        assert rank["calls"] == ["47 numbers"] * 2
+        assert rank["unused"] is None
+    for rank in world(size)["waits in buckets"]:
+        assert rank["calls"] == ["3 numbers"] * 2  # where a gradient is lacking, who has which is asked by itself
+        assert rank["unused"] is None
+
+
+@each_on_its_sizes(["kept_gradients", "kept_gradients in buckets"])
+def test_gradients_that_somebody_keeps_stay_what_they_were(name: str, size: int, world: Worlds) -> None:
+    for rank in world(size)[name]:
+        assert len(rank["kept"]) == 8
+        for kept, copies in zip(rank["kept"], rank["copies"], strict=True):
+            assert all(map(torch.equal, kept, copies))
+        assert not torch.equal(rank["kept"][0][0], rank["kept"][1][0])
+
+
+@sizes("exchanged_otherwise_later")
+def test_what_is_trained_may_become_too_much_for_one_message(size: int, world: Worlds, alone: Alone) -> None:
+    for found in world(size)["exchanged_otherwise_later"]:
+        close(found["weights"], alone(unfreezing, 2 * size)["weights"])
 
 
 @sizes("saved")

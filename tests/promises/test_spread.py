@@ -20,20 +20,21 @@ CPU = torch.device("cpu")
 COUNTED = known(cross_entropy)
 
 
-def gradient_of_all(model: nn.Module, x: Tensor, y: Tensor, part: Part) -> tuple[list[Tensor], float, float]:
-    """What every process of a world ends up with: its backward passes, the mean over processes, the normaliser."""
+def gradient_of_all(model: nn.Module, x: Tensor, y: Tensor, part: Part, divisor: int) -> tuple[list[Tensor], float, float]:
+    """What every process of a world ends up with: its backward passes, the sum or mean over processes, the normaliser."""
     parameters = list(model.parameters())
-    mean = [torch.zeros_like(p) for p in parameters]
+    exchanged = [torch.zeros_like(p) for p in parameters]
     told, sums = [], []
     for rank in range(part.processes):
-        own = SharedSums(reference=len(x) / part.processes, processes=part.processes)
+        own = SharedSums()
+        own.begin(len(x) / divisor, divisor)
         model.zero_grad()
         for start, stop in part._replace(rank=rank).spans(len(x)):
             value = own.add(_loss(model, x[start:stop], y[start:stop]))
             if value is not None:
                 value.backward()
-        for total, p in zip(mean, parameters, strict=True):
-            total += (torch.zeros_like(p) if p.grad is None else p.grad) / part.processes
+        for total, p in zip(exchanged, parameters, strict=True):
+            total += (torch.zeros_like(p) if p.grad is None else p.grad) / divisor
         told.append(own.numbers(CPU))
         sums.append(own)
     total_told = torch.stack(told).sum(0)
@@ -41,7 +42,7 @@ def gradient_of_all(model: nn.Module, x: Tensor, y: Tensor, part: Part) -> tuple
         own.take(total_told, part.processes)
     factor, count = sums[-1].normaliser(), sums[-1].total()
     assert isinstance(factor, float)
-    return [g * factor for g in mean], float(sums[0].loss()), float(count)
+    return [g * factor for g in exchanged], float(sums[0].loss()), float(count)
 
 
 def _loss(model: nn.Module, x: Tensor, y: Tensor) -> Loss:
@@ -50,12 +51,15 @@ def _loss(model: nn.Module, x: Tensor, y: Tensor) -> Loss:
     return Loss(cross_entropy(output, y), COUNTED.count((output, y)))
 
 
+@pytest.mark.parametrize("is_mean", [False, True], ids=["sum", "mean"])
 @pytest.mark.parametrize("task", TASKS, ids=repr)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(n=st.integers(1, 23), processes=st.integers(1, 7), cycle=st.integers(1, 3), seed=st.integers(0, 99))
-def test_any_number_of_processes_gives_the_gradient_of_one(task: Task, n: int, processes: int, cycle: int, seed: int) -> None:
+def test_any_number_of_processes_gives_the_gradient_of_one(
+    task: Task, is_mean: bool, n: int, processes: int, cycle: int, seed: int
+) -> None:
     model, (x, y) = task.build(seed), task.draw(n, seed)
-    gradients, loss, count = gradient_of_all(model, x, y, Part(0, processes, cycle))
+    gradients, loss, count = gradient_of_all(model, x, y, Part(0, processes, cycle), processes if is_mean else 1)
     model.zero_grad()
     whole = _loss(model, x, y)
     whole.value.backward()

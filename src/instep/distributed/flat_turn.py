@@ -97,28 +97,21 @@ def lay_out(dtype: torch.dtype, parameters: list[Tensor], beside: int) -> Layout
     return Layout(dtype, parameters, places, offset, offset + beside)
 
 
-@torch.no_grad()
 def fill(layout: Layout) -> Tensor:
     """A new flat tensor with the gradients, which from now on are views of it."""
     flat = torch.empty(layout.length, dtype=layout.dtype)
     views = [flat.as_strided(*place) for place in layout.places]
     gradients = [parameter.grad for parameter in layout.parameters]
-    present = [gradient for gradient in gradients if gradient is not None]
-    if len(present) == len(views):
-        _copy(views, present)
-    else:
-        pairs = list(zip(views, gradients, strict=True))
-        _copy([view for view, gradient in pairs if gradient is not None], present)
-        torch._foreach_zero_([view for view, gradient in pairs if gradient is None])
-    for parameter, view in zip(layout.parameters, views, strict=True):
-        parameter.grad = view
-    return flat
-
-
-def _copy(views: list[Tensor], gradients: list[Tensor]) -> None:
-    if any(gradient.layout is not torch.strided for gradient in gradients):
+    pairs = [(view, gradient) for view, gradient in zip(views, gradients, strict=True) if gradient is not None]
+    if any(gradient.layout is not torch.strided for _, gradient in pairs):
         raise DescriptionError(
             "sparse gradients (sparse=True of an embedding) cannot be exchanged between processes; leave it out."
         )
-    if gradients:
-        torch._foreach_copy_(views, gradients)
+    with torch.no_grad():
+        if len(pairs) < len(views):
+            flat[: layout.gradients].zero_()
+        if pairs:
+            torch._foreach_copy_([view for view, _ in pairs], [gradient for _, gradient in pairs])
+    for parameter, view in zip(layout.parameters, views, strict=True):
+        parameter.grad = view
+    return flat

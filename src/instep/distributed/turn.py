@@ -115,7 +115,7 @@ class Turn:
     def _part_flags(self, sums: Sums) -> tuple[float, float]:
         """Whether losses of this process have parts, and ones that not all processes know of."""
         names = sums.part_names
-        return float(bool(names)), float(not set(names) <= set(self._part_names))
+        return (1.0, float(not set(names) <= set(self._part_names))) if names else (0.0, 0.0)
 
     def _exchange_parts(self, sums: Sums, *, are_new: bool) -> None:
         """The parts of the losses of all processes; only runs that have some come here."""
