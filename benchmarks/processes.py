@@ -1,8 +1,8 @@
 """What many processes cost: two processes of the Trainer against two of plain DistributedDataParallel, written by hand.
 
 An MLP 784-1024-1024-10, batches of 256 over both processes, one thread each. Both run in the same two processes and take turns,
-an epoch each, so that a slow moment of the machine hits both; the table shows medians and ratios of one run. The cost of exact
-counts is that of one all_reduce of nine numbers an update, measured by itself.
+an epoch each, so that a slow moment of the machine hits both; the table shows medians and ratios of one run. What a message of
+nine numbers takes is measured by itself: the Trainer's counts travel with the gradients, and need none.
 
     torchrun --nproc-per-node 2 benchmarks/processes.py [--rounds 9]
 """
@@ -62,7 +62,7 @@ def trained(x: Tensor, y: Tensor) -> tuple[float, float]:
 
 
 def counted(times: int = 300) -> float:
-    """Seconds of one exchange of counts, losses and flags."""
+    """Seconds of a message of nine numbers."""
     numbers = torch.zeros(9, dtype=torch.float64)
     begun = time.perf_counter()
     for _ in range(times):
@@ -80,7 +80,7 @@ def main() -> None:
     trained(x, y)  # opens the process group
     by_hand(x, y)
     pairs = [(by_hand(x, y), trained(x, y)) for _ in range(rounds)]
-    exchange = counted()
+    message = counted()
     if dist.get_rank() == 0:
         updates = SAMPLES // BATCH
         print(f"{dist.get_world_size()} processes, {rounds} rounds        µs an update: by the clock, of rank 0's processor")
@@ -89,7 +89,7 @@ def main() -> None:
             print(f"  {name:<24}{clock:12,.0f} {processor:12,.0f}")
         ratios = [statistics.median(a[kind] / b[kind] for a, b in pairs) for kind in (0, 1)]
         print(f"  b is {ratios[0]:.3f} × as fast as a by the clock, {ratios[1]:.3f} × by processor time")
-        print(f"  the exchange of counts takes {exchange * 1e6:,.0f} µs")
+        print(f"  a message of nine numbers takes {message * 1e6:,.0f} µs")
 
 
 if __name__ == "__main__":
