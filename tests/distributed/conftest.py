@@ -1,6 +1,8 @@
 """Worlds of two and three real processes: each is made once, and makes every run of the list."""
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -33,12 +35,18 @@ class Made:
         return [found[name] for found in self.by_rank]
 
 
+def free_port() -> int:
+    """Below those that a system gives to who asks for any: nobody gets it before rank 0 does, which comes seconds later."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+
+
 def environments(size: int) -> list[dict[str, str]]:
     """What a launcher puts into the environment of each rank."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1"}
     shared["PYTHONPATH"] = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
     return [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
 
