@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 # Processes that run tests: make test WORKERS=8
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --durations=10
+# Where nobody may write bytecode, each worker and each process that a test starts compiles all of Instep again.
+unexport PYTHONDONTWRITEBYTECODE
 # The long sweeps: make test-slow SEED=123 for an order that was, MINUTES=25 for an end
 SEED ?= any
 MINUTES ?=

@@ -18,7 +18,7 @@ from rich.text import Text
 
 ENVIRONMENT = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 CODE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 Cell = tuple[str, str]  # a sign and its codes; the second column of a wide sign is ""
 
 

@@ -73,4 +73,4 @@ def test_it_serves_until_it_is_stopped(host: str) -> None:
                 assert b'"name":"a"' in answer.read()
         finally:
             server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=60) == 0
+        assert server.wait(timeout=300) == 0

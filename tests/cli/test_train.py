@@ -371,10 +371,10 @@ def test_a_loss_that_is_not_finite_is_one_line(instep: Instep) -> None:
 # --- As the shell sees it
 
 
-def test_a_starter_trains_and_a_signal_stops_it(folder: Path) -> None:
-    """The one test with processes: `init`, then `train` until SIGTERM, as a scheduler of jobs would end it."""
+def test_a_starter_trains_and_a_signal_stops_it(folder: Path, instep: Instep) -> None:
+    """The one test with a process: `init`, then `train` until SIGTERM, as a scheduler of jobs would end it."""
     command = [sys.executable, "-c", "import sys; from instep.cli import main; sys.exit(main())"]
-    assert subprocess.run([*command, "init"], check=False).returncode == 0
+    assert instep("init").code == 0
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     running = subprocess.Popen([*command, "train", "train.py", "--epochs", "10000"], env=environment, **pipes)

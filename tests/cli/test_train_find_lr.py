@@ -1,6 +1,7 @@
 """`instep train --find-lr`: a range test first, and training with what it suggests; found once, kept, and gone on with."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -109,10 +110,9 @@ def build_cut(schedule: str = "none", seed: int = 0) -> Trainer:
 """
 
 
-@pytest.mark.parametrize("again", [("--find-lr",), ()])
 @pytest.mark.parametrize("schedule", ["none", "cycle"])
 def test_a_run_that_goes_on_searches_no_more_and_is_the_same(
-    instep: Instep, easy_file: Path, schedule: str, again: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    instep: Instep, easy_file: Path, schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     easy_file.write_text(BUILD + INTERRUPTED)
     options = ("--schedule", schedule)
@@ -120,13 +120,15 @@ def test_a_run_that_goes_on_searches_no_more_and_is_the_same(
     assert instep("train", "easy.py:build_cut", *options, "--find-lr", "--folder", "cut").code == 130
     known = described(Path("cut"))
     Path("cut", "run.json").write_text(json.dumps(known | {"hyper_parameters": described(Path("whole"))["hyper_parameters"]}))
+    shutil.copytree("cut", "cut without it")
     monkeypatch.setattr("instep.trainer.Trainer.find_lr", never)
-    said = instep("train", "easy.py", *options, *again, "--folder", "cut")
-    assert said.code == 0, said.err
-    assert "which --find-lr found for this run" in said.out
-    assert weights("cut") == weights("whole")
-    assert lrs("cut") == lrs("whole")
-    assert "is finished (16 updates): nothing is left" in instep("train", "easy.py", *options, *again, "--folder", "cut").err
+    for cut, again in (("cut", ("--find-lr",)), ("cut without it", ())):
+        said = instep("train", "easy.py", *options, *again, "--folder", cut)
+        assert said.code == 0, said.err
+        assert "which --find-lr found for this run" in said.out
+        assert weights(cut) == weights("whole")
+        assert lrs(cut) == lrs("whole")
+        assert "is finished (16 updates): nothing is left" in instep("train", "easy.py", *options, *again, "--folder", cut).err
 
 
 def never(*_: object, **__: object) -> Any:

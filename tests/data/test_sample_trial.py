@@ -194,9 +194,9 @@ def test_validation_data_is_tried_too() -> None:
 def test_large_data_is_looked_at_and_not_copied() -> None:
     data = Own()
     vars(data)["pixels"], vars(data)["files"] = np.zeros(20_000_000), [(str(i), i) for i in range(200_000)]
-    begun = time.perf_counter()
+    begun = time.process_time()  # what others do on the machine does not count
     assert len(read(data)) == 1
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_what_is_slow_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -278,7 +278,7 @@ def test_no_orphan_is_left(tmp_path: Path, number: int) -> None:
         os.killpg(started.pid, number)
     else:
         os.kill(started.pid, number)
-    _, said = started.communicate(timeout=120)
+    _, said = started.communicate(timeout=300)
     assert started.returncode != 0
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in said

@@ -20,7 +20,8 @@ from distributed.runs import BUCKETED, EXACT, IN_BUCKETS
 from instep.distributed import chosen_turn
 
 
-def main(folder: Path, names: list[str]) -> None:
+def main(arguments: list[str]) -> None:
+    folder, names = Path(arguments[0]), arguments[1:]
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", category=UserWarning)  # notices, which rank 0 gives as one process does
@@ -45,4 +46,4 @@ def main(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1:])

@@ -336,10 +336,10 @@ def hung(rank: int, size: int, folder: Path) -> Seen:
     """The last process does not come to its second update."""
     made = trainer()
     begun = time.perf_counter()
-    _set_pg_timeout(timedelta(seconds=5), dist.group.WORLD)
 
     def go() -> None:
         for update in made.updates():
+            _set_pg_timeout(timedelta(seconds=5), dist.group.WORLD)  # not before: on a busy machine the first update takes longer
             if rank == size - 1 and update.step == 0:
                 while not (folder / "rank-0.heard").exists():
                     time.sleep(0.05)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from distributed.conftest import forked
+from distributed.forking import Forking
 from instep.checkpoint import read_newest
 from instep.distributed.launch import Launch
 from instep.errors import DescriptionError
@@ -53,18 +55,20 @@ def command(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
         env=environment,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
         check=False,
     )
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("undisturbed")
+def restarted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+    """The folder of a run by torchrun, one process of which was killed once, and what the command said."""
+    folder = tmp_path_factory.mktemp("restarted")
     (folder / "my.py").write_text(BUILD)
-    said = command(folder, "--processes", "2", "--json")
+    (folder / "kill").touch()
+    said = command(folder, "--processes", "2", "--max-restarts", "1", "--json", "--progress")
     assert said.returncode == 0, said.stderr
-    return folder, said.stdout
+    return folder, said
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -74,9 +78,9 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return found
 
 
-def test_rank_0_alone_speaks_and_writes(undisturbed: tuple[Path, str]) -> None:
-    folder, out = undisturbed
-    told = json.loads(out)  # one object: nobody else wrote a word
+def test_rank_0_alone_speaks_and_writes(restarted: tuple[Path, "subprocess.CompletedProcess[str]"]) -> None:
+    folder, said = restarted
+    told = json.loads(said.stdout)  # one object: nobody else wrote a word
     assert told["steps"] == 16
     described = json.loads((folder / "runs" / "my" / "run.json").read_text())
     assert described["processes"] == 2
@@ -85,20 +89,22 @@ def test_rank_0_alone_speaks_and_writes(undisturbed: tuple[Path, str]) -> None:
     assert [row["step"] for row in rows if row["kind"] == "evaluation"] == [4, 8, 12, 16]
 
 
-def test_a_killed_process_is_started_again_from_the_newest_checkpoint(undisturbed: tuple[Path, str], tmp_path: Path) -> None:
-    (tmp_path / "my.py").write_text(BUILD)
-    (tmp_path / "kill").touch()
-    said = command(tmp_path, "--processes", "2", "--max-restarts", "1", "--progress")
-    assert said.returncode == 0, said.stderr
+def test_a_killed_process_is_started_again_from_the_newest_checkpoint(
+    restarted: tuple[Path, "subprocess.CompletedProcess[str]"], forking: list[Forking], tmp_path: Path
+) -> None:
+    folder, said = restarted
     assert re.search(r"going on from step [1-9]", said.stderr + said.stdout)
-    expected = weights(undisturbed[0])
-    assert all(torch.equal(value, expected[name]) for name, value in weights(tmp_path).items())
+    (tmp_path / "my.py").write_text(BUILD)
+    assert forked(forking, 2, tmp_path, "instep.cli", ["train", "my.py", "--json"]) == [0, 0]  # undisturbed
+    assert (tmp_path / "said-1.txt").read_text() == ""
+    expected = weights(tmp_path)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(folder).items())
     histories = [
         [
             {k: v for k, v in json.loads(line).items() if k != "clock"}
             for line in (at / "runs/my/history.jsonl").read_text().splitlines()
         ]
-        for at in (tmp_path, undisturbed[0])
+        for at in (folder, tmp_path)
     ]
     assert histories[0] == histories[1]
 

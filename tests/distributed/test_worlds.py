@@ -271,7 +271,7 @@ def test_a_hung_process_ends_in_an_error(world: Worlds) -> None:
         assert one["said"].startswith(
             f"PeerError: rank {rank} of 3 lost another process after 1 update: it ended, or gave no answer"
         )
-        assert one["seconds"] < 60
+        assert one["seconds"] < 300  # torch would wait for half an hour
         assert one["open"]
     assert hanging["said"] == "nothing"
 

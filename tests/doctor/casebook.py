@@ -12,7 +12,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"
-JOBS, TIMEOUT_S = 2, 240.0
+JOBS, TIMEOUT_S = 2, 600.0
 FACTOR = 1.5  # by which what was measured is beyond a rule's limit, or stays below it
 
 
@@ -55,7 +55,8 @@ class Examination:
         self._answers: dict[tuple[str, ...], dict[str, Any]] = {}
         self._sent: set[tuple[str, ...]] = set()
         self._command = [sys.executable, str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S), *modules]
-        count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        # Passive: a thread that waits for another leaves it the core; where all cores are busy, spinning takes minutes.
+        count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
         self._environment = {**os.environ, **count, "PYTHONWARNINGS": "default", "PYTHONHASHSEED": str(hash_seed)}
 
     def __enter__(self) -> "Examination":

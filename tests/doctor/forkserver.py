@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from instep.doctor.sites import Locator
 from instep.doctor.watch import areas
 
 UNWATCHED = "--unwatched"
+TAKEN, TRIES = "EADDRINUSE", 3  # a port that a script found free may be another's before it is used: the script runs again
 CLEAR: dict[str, Any] = {"found": {}, "missed": {}}
 NOTHING: dict[str, Any] = {
     "findings": [],
@@ -99,6 +100,7 @@ class Children:
     def __init__(self, jobs: int, timeout_s: float, folder: Path) -> None:
         self.jobs, self.timeout_s, self.folder = jobs, timeout_s, folder
         self.waiting: deque[list[str]] = deque()
+        self.tries: Counter[str] = Counter()
         self.running: dict[int, tuple[list[str], Path, float]] = {}
         self.count = 0
 
@@ -129,6 +131,10 @@ class Children:
 
     def answer(self, case: list[str], out: Path, otherwise: str) -> None:
         answer = json.loads(out.read_text()) if out.exists() else NOTHING | {"error": otherwise}
+        self.tries[json.dumps(case)] += 1
+        if answer["error"] and TAKEN in answer["error"] + answer["said"] and self.tries[json.dumps(case)] < TRIES:
+            self.waiting.append(case)
+            return
         print(json.dumps({"case": case, **answer}), flush=True)
 
 

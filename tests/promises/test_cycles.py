@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from instep import Trainer, Update, freeze, keys
 from instep.errors import Interrupted
 from instep.run.session import Session
 from instep.tuning import cycles, range_test
+from killed import in_a_child, kill_at_random
 from tiny import CLASSES, FEATURES, TASKS
 
 
@@ -190,33 +190,15 @@ def test_a_group_that_joins_in_a_cycle(tmp_path: Path, stop: int) -> None:
     assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
 
 
-def fitted_in_a_child(folder: Path) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            fitted(trainer(folder, checkpoint_every=3), steps=60)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return child
+def fit(folder: Path) -> None:
+    fitted(trainer(folder, checkpoint_every=3), steps=60)
 
 
 def check_kills(tmp_path: Path, kills: int) -> None:
     """Kill -9 at random moments; most of the time goes into range tests, so most kills fall into those."""
-    generator, killed, begun = random.Random(3), 0, time.monotonic()
-    os.waitpid(fitted_in_a_child(tmp_path / "whole"), 0)
-    longest_s = (time.monotonic() - begun) / (1.5 * kills)  # so that no machine is done before the kills are
-    while True:
-        child = fitted_in_a_child(tmp_path / "killed")
-        if killed < kills:
-            time.sleep(generator.uniform(0.0, longest_s))
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
-            assert os.WEXITSTATUS(status) == 0
-            break
-        killed += 1
-    assert killed >= kills // 2
+    begun = time.monotonic()
+    os.waitpid(in_a_child(fit, tmp_path / "whole"), 0)
+    kill_at_random(fit, tmp_path / "killed", kills=kills, seed=3, whole_s=time.monotonic() - begun)
     whole, again = trainer(tmp_path / "whole", checkpoint_every=3), trainer(tmp_path / "killed", checkpoint_every=3)
     assert fitted(whole, steps=60) == fitted(again, steps=60)
     assert result(whole, tmp_path / "whole") == result(again, tmp_path / "killed")

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from torch.utils.data import Dataset
 
 from instep import OneCycle, Trainer, keys
 from instep.schedules import Plateau, WarmupCosine, per_epoch
+from killed import in_a_child, kill_at_random
 from tiny import CLASSES, FEATURES, TASKS
 from torch_schedulers import BUILD
 
@@ -257,41 +257,15 @@ KILLED = Case(checkpoint_every=1, log_every=3, epochs=15)
 WIDTH = 50_000  # a checkpoint of 9 MB with the optimizer's state: many a kill falls into the middle of writing one
 
 
-def train_in_a_child(folder: Path, width: int) -> int:
-    """The process number of a child that trains to the end, or as far as it gets."""
-    child = os.fork()
-    if child == 0:
-        try:
-            KILLED.trainer(folder, width).fit()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return child
-
-
-def kill_until_done(folder: Path, width: int, kills: int, seed: int, longest_s: float) -> int:
-    """Kill -9 at random moments, resume each time; returns how many children were really killed."""
-    generator = random.Random(seed)
-    killed = 0
-    while True:
-        child = train_in_a_child(folder, width)
-        if killed < kills:
-            time.sleep(generator.uniform(0.0, longest_s))
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            killed += 1
-            continue
-        assert os.WEXITSTATUS(status) == 0
-        return killed
+def train(folder: Path) -> None:
+    KILLED.trainer(folder, WIDTH).fit()
 
 
 def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     begun = time.monotonic()
-    os.waitpid(train_in_a_child(whole, WIDTH), 0)
-    longest_s = (time.monotonic() - begun) / (1.5 * kills)  # so that no machine is done before the kills are
-    assert kill_until_done(killed, WIDTH, kills, seed, longest_s) >= kills // 2
+    os.waitpid(in_a_child(train, whole), 0)
+    kill_at_random(train, killed, kills=kills, seed=seed, whole_s=time.monotonic() - begun)
     trainers = [KILLED.trainer(folder, WIDTH) for folder in (whole, killed)]
     for trainer in trainers:
         trainer.fit()  # finished: only read

@@ -3,7 +3,6 @@
 import functools
 import os
 import random
-import signal
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from instep import Loss, Trainer
 from instep.keys import for_build, seed_all
+from killed import in_a_child, kill_at_random
 from tiny import CLASSES, FEATURES, TASKS
 
 pytestmark = pytest.mark.filterwarnings(
@@ -316,27 +316,13 @@ def test_an_average_is_evaluated_without_a_trace(kind: str) -> None:
 
 
 def test_killed_at_random_moments_it_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    draws, kills = random.Random(1), 0
     begun = time.monotonic()
-    whole = everything(tmp_path / "whole")
-    whole.fit()
-    longest_s = (time.monotonic() - begun) / 4
-    while True:
-        child = os.fork()
-        if child == 0:
-            try:
-                everything(tmp_path / "killed").fit()
-            finally:
-                os._exit(0)
-        if kills < 6:
-            time.sleep(longest_s * draws.random())
-            os.kill(child, signal.SIGKILL)
-        kills += 1
-        if os.waitpid(child, 0)[1] == 0:
-            break
-    again = everything(tmp_path / "killed")
+    os.waitpid(in_a_child(lambda folder: everything(folder).fit(), tmp_path / "whole"), 0)
+    whole_s = time.monotonic() - begun
+    kill_at_random(lambda folder: everything(folder).fit(), tmp_path / "killed", kills=6, seed=1, whole_s=whole_s)
+    whole, again = everything(tmp_path / "whole"), everything(tmp_path / "killed")
+    whole.fit()  # finished: only read
     again.fit()
-    assert kills > 2
     assert_same(result(whole), result(again))
 
 

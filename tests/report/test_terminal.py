@@ -179,7 +179,7 @@ raise RuntimeError("the end")
 
 def python(screen: Screen, *, stdout: int) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", PROGRAM]
-    return subprocess.run(command, stdin=screen.inner, stdout=stdout, stderr=screen.inner, text=True, timeout=60, check=False)
+    return subprocess.run(command, stdin=screen.inner, stdout=stdout, stderr=screen.inner, text=True, timeout=300, check=False)
 
 
 def test_a_program_that_ends_in_an_error_leaves_the_terminal_as_it_was(screen: Screen) -> None:

@@ -318,7 +318,7 @@ print("end of script")
 def test_a_script_that_keeps_the_loop_ends(run: Path) -> None:
     """The generator is closed while the interpreter shuts down, when no thread can be started any more."""
     command = [sys.executable, "-c", GENERATOR, str(run)]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "end of script\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == "end of script\n"
     assert steps(run)[-1] == 8
 
 

@@ -55,11 +55,11 @@ def start(folder: Path, command: str) -> subprocess.Popen[str]:
 def interrupt(started: subprocess.Popen[str], folder: Path, number: int) -> tuple[str, str]:
     """Send a signal to the whole group once updates are being made; what was said on stdout and stderr."""
     history = folder / "run/history.jsonl"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (history.exists() and history.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.killpg(started.pid, number)
-    return started.communicate(timeout=120)
+    return started.communicate(timeout=300)
 
 
 @pytest.mark.slow

@@ -125,12 +125,10 @@ def test_new_points_appear_while_a_run_trains(runs: Path, browser: Browser) -> N
         page.wait_for("page.panels[0].plot !== null && live.badge.textContent === 'live'")
         assert page.run("document.querySelector('.numbers dd').textContent") == "running"
         page.run("page.zoomAll({ min: 50, max: 100 })")
-        began = time.monotonic()
         row = {"kind": "update", "step": 370, "epoch": 3, "loss": 0.125, "lr": 0.1}
         with open(runs / "b" / "history.jsonl", "a") as file:
             file.write(json.dumps(row) + "\n")
         page.wait_for("page.panels[0].plot.data[0].includes(370)")
-        assert time.monotonic() - began < 10  # on a busy machine; two seconds where there is time
         assert page.run("page.panels[0].plot.data[1][page.panels[0].plot.data[0].indexOf(370)]") == 0.125
         assert page.run("page.panels[0].plot.scales.x.max") == 100  # what is looked at stays
         with open(runs / "b" / "history.jsonl", "a") as file:
