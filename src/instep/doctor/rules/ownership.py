@@ -185,7 +185,7 @@ def _silenced(trace: Trace) -> Iterator[Finding]:
         owner = _optimizer(trace, silenced.optimizer)
         if owner is None or _is_barren(trace):
             continue
-        why = "what comes from them is cut off before the loss" if silenced.in_grad else "their layers run under torch.no_grad()"
+        why = "what comes from them does not reach the loss" if silenced.in_grad else "their layers run under torch.no_grad()"
         yield Finding(
             "dead-parameter",
             f"{len(silenced.names)} parameters of {_root_name(trace, silenced.root)} in {owner.name} ({names(silenced.names)}) "
@@ -193,7 +193,7 @@ def _silenced(trace: Trace) -> Iterator[Finding]:
             evidence={"parameters": len(silenced.names), "names": silenced.names[:8], "steps": owner.all_steps},
             where=owner.site,
             since_step=owner.made_step,
-            severity=None if silenced.in_grad or silenced.alone else "hint",
+            severity=None if silenced.alone else "hint",  # else perhaps a head that is called and not wanted any more
             fix="let the loss depend on them: no torch.no_grad() and no detach() on the way; or leave them out of this optimizer",
         )
 

@@ -18,6 +18,7 @@ from instep.doctor.watch.optimizers import OptimizerRecord
 
 LARGE = 4_000_000  # elements beyond which nothing is compared
 LIMIT = 64
+DRAWN = 0.9  # share of different numbers in one row
 OTHERS = (nn.Embedding, nn.EmbeddingBag, nn.MultiheadAttention, _NormBase, nn.LayerNorm, nn.GroupNorm, _ConvTransposeNd)
 
 
@@ -55,7 +56,9 @@ class EqualUnitWatch:
         if rows == columns:
             return  # constant, or not equal at all
         axis = 0 if rows else 1
-        units = weight.shape[axis]
+        units, row = weight.shape[axis], weight[0] if rows else weight[:, 0]
+        if row.unique().numel() < DRAWN * len(row):
+            return  # a pattern that was written down: the last value of a series, a blur
         if units > 1 and self._is_layer(tensor, axis) and self._is_hidden(tensor, axis, units):
             known = self._parameters.get(id(tensor))
             name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"

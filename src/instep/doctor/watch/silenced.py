@@ -63,6 +63,7 @@ class SilenceWatch:
         return {nn.Module: self._module_called}
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> None:
+        self._later = {number: later for number, later in self._later.items() if later.record.alive}
         if not self._trace.steps or len(self._later) >= LIMIT:
             return
         known = (self._parameters.get(id(tensor)) for group in optimizer.param_groups for tensor in group["params"])
@@ -71,7 +72,7 @@ class SilenceWatch:
             self._later[record.number] = _Later(record, before)
 
     def before_call(self, call: Call) -> None:
-        if self._later and call.training and any(0 < each.record.steps < LOOKS for each in self._later.values()):
+        if self._later and call.training and any(_is_new(later.record) for later in self._later.values()):
             call.closely = True
 
     def _module_called(self, module: nn.Module, _: Any, __: Any, call: Call) -> None:
@@ -105,6 +106,10 @@ class SilenceWatch:
     def on_judge(self) -> None:
         self._found = [(fact, mine) for fact, mine in self._found if all(known.arrivals == count for known, count in mine)]
         self._part.all = [fact for fact, _ in self._found]
+
+
+def _is_new(record: OptimizerRecord) -> bool:
+    return record.alive and 0 < record.steps < LOOKS
 
 
 def _waits(tensor: Tensor | None, optimizer: Any) -> bool:
