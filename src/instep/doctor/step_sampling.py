@@ -15,7 +15,7 @@ from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.gradients import Gradients
-from instep.doctor.watch.loaders import first_tensor
+from instep.doctor.watch.loaders import Pass, first_tensor
 
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
@@ -29,6 +29,7 @@ COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
 # A new phase, as fine-tuning after pretraining, may be wrong where the first was right: so many steps of so many phases.
 PHASE, PHASES = 64, 8
+NEW = 16  # loaders, and modules whose mode is set, that appear during a rest and are watched however much was watched before
 
 
 class StepSampling:
@@ -39,6 +40,7 @@ class StepSampling:
         self._until = FIRST
         self._watched = 0
         self._phases = 0
+        self._new = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
         self._multiplications = 0  # in the steps that are counted
@@ -80,10 +82,10 @@ class StepSampling:
         else:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
 
-    def on_pass_begins(self, *_: Any) -> None:
+    def on_pass_begins(self, begun: Pass, *_: Any) -> None:
         if self._has_thawed():
             self._begin_phase()
-        self._stir()
+        self._meet(begun.number == 1)  # the test set
 
     def on_pass_ends(self, *_: Any) -> None:
         self._stir()
@@ -105,11 +107,12 @@ class StepSampling:
     def after_mode(self, called: Called) -> None:
         """People call train() in every step; only a change is rare."""
         key, mode = id(called.args[0]), bool(called.argument(1, "mode", True))
-        if self._modes.get(key) is not mode:
+        known = self._modes.get(key)
+        if known is not mode:
             if len(self._modes) > 256:
                 self._modes.clear()
             self._modes[key] = mode
-            self._stir()
+            self._meet(known is None)  # an average that is evaluated once, at the end
 
     def _has_thawed(self) -> bool:
         """Whether parameters have been frozen, or set free, since the last pass over a loader began."""
@@ -130,6 +133,14 @@ class StepSampling:
         if end > begin:
             self._watched -= end - begin
             self._until = end
+
+    def _meet(self, is_new: bool) -> None:
+        """What has not been seen before is watched, up to a number of things."""
+        if is_new and self._hub.resting and self._new < NEW:
+            self._new += 1
+            self._wake()
+        else:
+            self._stir()
 
     def _stir(self) -> None:
         if self._hub.resting and self._watched < FIRST + self._share * self._trace.steps:

@@ -13,6 +13,7 @@ from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.owners import Orphan, Owners, Starved
+from instep.doctor.watch.silenced import Silences
 from instep.doctor.watch.structure import Structure
 
 STEPS = 5  # gradients that a parameter has had before anything is said of it
@@ -147,6 +148,7 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
         if owner is not None and owner.steps >= 10 and not _is_barren(trace):
             yield _starved(owner, starved)
     yield from _unfed(trace)
+    yield from _silenced(trace)
     dead = trace.part(Owners).dead.values()
     for number, root in dict.fromkeys((fact.optimizer, fact.root) for fact in dead):
         record = _optimizer(trace, number)
@@ -174,6 +176,25 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             severity=None if cut else "hint",
             fix=GIVE_GRADIENT if shown[0].in_graph else "",
+        )
+
+
+def _silenced(trace: Trace) -> Iterator[Finding]:
+    """Parameters that had gradients before their optimizer was made, and have had none in its steps."""
+    for silenced in trace.part(Silences).all:
+        owner = _optimizer(trace, silenced.optimizer)
+        if owner is None or _is_barren(trace):
+            continue
+        why = "what comes from them does not reach the loss" if silenced.in_grad else "their layers run under torch.no_grad()"
+        yield Finding(
+            "dead-parameter",
+            f"{len(silenced.names)} parameters of {_root_name(trace, silenced.root)} in {owner.name} ({names(silenced.names)}) "
+            f"were trained before and have had no gradient in its {owner.all_steps} steps: {why}.",
+            evidence={"parameters": len(silenced.names), "names": silenced.names[:8], "steps": owner.all_steps},
+            where=owner.site,
+            since_step=owner.made_step,
+            severity=None if silenced.alone else "hint",  # else perhaps a head that is called and not wanted any more
+            fix="let the loss depend on them: no torch.no_grad() and no detach() on the way; or leave them out of this optimizer",
         )
 
 

@@ -6,10 +6,13 @@ from statistics import median
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.hand_scaling import Cuts, HandScaling
 from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.residues import Residues
-from instep.doctor.watch.scaling import Scaling
+from instep.doctor.watch.scaling import SCALED_LIMIT, Scaling
 from instep.doctor.watch.updates import Updates
+
+MEANT = 0.05  # of the loss scale; a limit beyond it was multiplied by the scale
 
 
 @rule("clip-before-unscale")
@@ -36,6 +39,56 @@ def clip_before_unscale(trace: Trace) -> Iterator[Finding]:
             },
             where=place.site,
             since_step=place.first_step,
+        )
+
+    yield from _clipped_by_hand(trace)
+    yield from _scaled_by_hand(trace)
+
+
+def _limit(trace: Trace, cuts: Cuts) -> tuple[float, int] | None:
+    """The number that gradients were cut down to, by their elements or by their norm, and how often; None where they were not."""
+    for kind in (1, 0):  # where elements are cut off, the norm may be the same as well
+        cut = [(before[kind], after[kind]) for before, after in cuts.looks if after[kind] < 0.98 * before[kind]]
+        if len(cut) < 4 or not trace.has_share(len(cut), len(cuts.looks), 0.3):
+            continue
+        limits, sizes = [after for _, after in cut], [before for before, _ in cut]
+        if max(limits) > 1.005 * min(limits) or not max(limits) < min(SCALED_LIMIT, MEANT * cuts.scale):
+            continue
+        if trace.exceeds(max(sizes) / min(sizes) - 1, 0.02):
+            return max(limits), len(cut)
+    return None
+
+
+def _clipped_by_hand(trace: Trace) -> Iterator[Finding]:
+    """Gradients that come down to one norm between a scaled backward and the scaler's step."""
+    for cuts in trace.part(HandScaling).cuts.values():
+        found = _limit(trace, cuts)
+        if found is None:
+            continue
+        limit, count = found
+        yield Finding(
+            "clip-before-unscale",
+            f"In {count} of {len(cuts.looks)} steps that were looked at the gradients were cut down to {limit:.3g} while they "
+            f"were still scaled by {cuts.scale:g}: that is a limit of {limit / cuts.scale:.2g}.",
+            evidence={"steps": len(cuts.looks), "scaled": count, "limit": limit, "scale": cuts.scale},
+            where=cuts.site,
+            since_step=cuts.first_step,
+        )
+
+
+def _scaled_by_hand(trace: Trace) -> Iterator[Finding]:
+    """Clips after which the gradients are divided by what the loss was multiplied by."""
+    for place in by_phase(trace, trace.part(HandScaling).clips.values()):
+        if place.divided < 3 or not trace.has_share(place.divided, place.count, 0.8):
+            continue
+        yield Finding(
+            "clip-before-unscale",
+            f"After {place.divided} of {place.count} clips the gradients were divided by {place.scale:g}, which the loss had "
+            f"been multiplied by: a limit of {place.limit:g} is one of {place.limit / place.scale:.2g}.",
+            evidence={"clips": place.count, "scaled": place.divided, "limit": place.limit, "scale": place.scale},
+            where=place.site,
+            since_step=place.first_step,
+            fix="divide the gradients by the loss scale first, then clip them",
         )
 
 

@@ -6,9 +6,10 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.rules.ownership import names, root_site
 from instep.doctor.trace import Trace
+from instep.doctor.watch.equal_units import EqualStarts
 from instep.doctor.watch.mirrors import Mirrors
 from instep.doctor.watch.moves import Moves
-from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.structure import Sharing, Structure
 
 
@@ -131,6 +132,7 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             and trace.is_below(fact.spread, 1e-4)
         ]
         if not same:
+            yield from _began_equal(trace, record)
             continue
         first = same[0]
         units = f"{first.shape[0]} rows" if first.rows else f"{first.shape[1]} columns"
@@ -147,6 +149,23 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             where=record.site,
             since_step=0,
         )
+
+
+def _began_equal(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
+    """Hidden units that began with one draw of weights; the layer behind them sets them apart by and by."""
+    same = [fact for fact in trace.part(EqualStarts).all.values() if fact.optimizer == record.number]
+    if not same:
+        return
+    first = same[0]
+    yield Finding(
+        "symmetric-weights",
+        f"All {first.units} units of {first.name} began with the same weights"
+        + (f"; so it is with {len(same) - 1} more layers." if len(same) > 1 else "."),
+        evidence={"names": [fact.name for fact in same][:8], "shape": list(first.shape), "steps": record.steps},
+        where=record.site,
+        since_step=0,
+        fix="draw as many numbers as the weight has: weight.copy_(torch.randn_like(weight) * scale)",
+    )
 
 
 @rule("leaf-written-in-place")

@@ -106,7 +106,7 @@ class CycleWatch:
         self._mean_loss: weakref.ref[Tensor] | None = None  # what a loss function of torch's gave last, if a mean
         self._pending = False  # a root call with grad waits for its backward
         self._cleared: str | bool | None = False  # site of a zero_grad since the last backward
-        self._filled = False  # the last backward left something other than zero
+        self._filled: set[int] = set()  # optimizers for which the last backward left something other than zero
         self._left: tuple[Cycles, Parameter, Tensor] | None = None  # a used gradient that may be used again
         self._value_clipped = False  # since the last step
         self._late: tuple[Step, bool] | None = None  # a step with a closure, and whether values were clipped before it
@@ -125,8 +125,9 @@ class CycleWatch:
         self._tails.clear()
         self._dropped.clear()
         self._weights = self._mean_loss = self._left = None
-        self._pending = self._filled = self._value_clipped = False
+        self._pending = self._value_clipped = False
         self._cleared = False
+        self._filled.clear()
 
     # -- forward and backward
 
@@ -178,7 +179,8 @@ class CycleWatch:
             return
         if not backward.accumulated:
             self._backward_place(backward.site).barren += 1
-        self._filled, self._weights = False, None
+        self._weights = None
+        self._filled.clear()
         if not self._is_sampled():
             return
         for number, probe in self._probes.items():
@@ -192,7 +194,8 @@ class CycleWatch:
             copy = tensor.grad.detach().reshape(-1).clone()
             self._copies[number] = copy
             self._weights = (probe, tensor.detach().reshape(-1)[:8].tolist())
-            self._filled = self._filled or bool(copy.any())
+            if bool(copy.any()):
+                self._filled.add(number)
 
     def _is_sampled(self) -> bool:
         return self._trace.steps - self._phases.step < 32 or self._trace.steps % 16 == 0
@@ -280,7 +283,7 @@ class CycleWatch:
                 return
             cycles = self._part.optimizers[number] = Cycles()
         probe = self._probe(step)
-        self._note_loss(cycles, fact)
+        self._note_loss(cycles, fact, number)
         copy = self._copies.pop(number, None)
         if probe is None:
             return
@@ -310,7 +313,7 @@ class CycleWatch:
         self._probes[number] = best
         return best
 
-    def _note_loss(self, cycles: Cycles, fact: StepFact) -> None:
+    def _note_loss(self, cycles: Cycles, fact: StepFact, number: int) -> None:
         """Whether the step found nothing, and why."""
         if fact.fresh or fact.reused or fact.closure or not fact.parameters:
             return
@@ -318,7 +321,7 @@ class CycleWatch:
             cycles.early += 1
         if not fact.arrived:
             return
-        if fact.missing == fact.parameters or self._cleared is not False or self._filled:
+        if fact.missing == fact.parameters or self._cleared is not False or number in self._filled:
             cycles.lost += 1
             if isinstance(self._cleared, str):
                 cycles.clear_site = self._cleared

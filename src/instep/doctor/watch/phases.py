@@ -1,7 +1,8 @@
 """Phases: a script that goes on with something new begins another part, where other things may be wrong.
 
 A new loader or optimizer, one that steps for the first time, weights that are loaded, other parameters or another precision in an
-optimizer, a new line that backwards come from. Watchers that look at the first calls of a line look again then, and rules judge
+optimizer, a new line that backwards come from or that calls the function which they are in, another number of backwards for each
+step. Watchers that look at the first calls of a line look again then, and rules judge
 what was counted since by itself: what was right in the first phase says nothing of the second.
 """
 
@@ -21,6 +22,7 @@ MOST = 64
 LONG = 16  # steps of a phase that is judged by itself
 JUDGED = 24  # phases that are
 LIMIT = 256
+STEADY = 3  # steps in a row with another number of backwards
 
 T = TypeVar("T", bound=Tally)
 
@@ -84,7 +86,12 @@ class PhaseWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._part, self._trace, self._hub = trace.part(Phases), trace, hub
         self._trained: dict[int, set[tuple[Any, ...]]] = {}  # optimizer -> what it was seen to train
-        self._sites: set[str | None] = set()  # of backwards
+        self._lines: set[tuple[str, ...]] = set()  # of backwards, and of what called them
+        self._last: dict[int, int] = {}  # optimizer -> backwards begun at its last step
+        self._sizes: dict[int, tuple[int, int, int]] = {}  # optimizer -> backwards for a step, another number of late, how often
+
+    def on_wake(self) -> None:
+        self._last.clear()
 
     def on_pass_begins(self, begun: Pass, _: Any) -> None:
         if begun.number == 1:
@@ -100,14 +107,15 @@ class PhaseWatch:
         self._begin()
 
     def on_backward(self, backward: Backward, _: Any) -> None:
-        if backward.site not in self._sites and len(self._sites) < LIMIT:
-            self._sites.add(backward.site)
+        if backward.lines not in self._lines and len(self._lines) < LIMIT:
+            self._lines.add(backward.lines)
             self._begin()
 
     def before_step(self, step: Step) -> None:
         """Parameters that were added, replaced, frozen or thawed, or cast to another precision."""
         if step.fact is None or step.inside:
             return
+        self._note_size(step)
         keys, groups = step.record.parameters, step.optimizer.param_groups
         first = groups[0]["params"][0] if groups and groups[0]["params"] else None
         trained = (step.fact.parameters, len(keys), keys[:1], keys[-1:], getattr(first, "dtype", None))
@@ -120,6 +128,21 @@ class PhaseWatch:
             known.add(trained)
             if self._begin():
                 self._hub.say("on_phase")
+
+    def _note_size(self, step: Step) -> None:
+        """Begin a phase where steps have come to take another number of backwards: accumulation that sets in."""
+        number, before = step.record.number, self._last.get(step.record.number)
+        if len(self._last) < LIMIT or before is not None:
+            self._last[number] = self._trace.backwards
+        if before is None:
+            return
+        size = self._trace.backwards - before
+        usual, other, times = self._sizes.get(number, (size, size, 0))
+        times = times + 1 if size == other else 1
+        if size != usual and times == STEADY:
+            usual = size
+            self._begin()
+        self._sizes[number] = (usual, size, times)
 
     def _begin(self) -> bool:
         """Not before anything was trained, and not twice at one step."""

@@ -29,7 +29,7 @@ class Rate:
     """What the steps of one scheduler did."""
 
     number: int  # of the scheduler
-    early_backwards: int = 0  # backwards before its first step, if that came before the optimizer's
+    early_backwards: int = 0  # backwards since the optimizer was made, before its first step, if that came before the optimizer's
     early_position: int = 1  # where in the schedule that step led
     early_lr: float | None = None  # the rate after it
     loaded: bool = False  # whether the optimizer had been loaded from a checkpoint by then
@@ -77,6 +77,7 @@ class RateWatch:
         self._trace, self._hub = trace, hub
         self._part, self._optimizers, self._backwards = trace.part(Rates), trace.part(Optimizers), trace.part(Backwards)
         self._numbers: dict[int, int] = {}  # id of an optimizer -> its number
+        self._made: dict[int, int] = {}  # optimizer -> backwards before it was made
         self._before: tuple[float, ...] = ()
         self._plateau = False
         self._graded: list[float] = []
@@ -85,6 +86,7 @@ class RateWatch:
     def on_optimizer(self, record: OptimizerRecord, optimizer: Optimizer) -> None:
         if len(self._part.written) < LIMIT:
             self._part.written[record.number] = _lr_written(record, optimizer)
+            self._made[record.number] = self._trace.backwards
         self._numbers[id(optimizer)] = record.number
 
     def after_optimizer_load(self, called: Called) -> None:
@@ -119,7 +121,7 @@ class RateWatch:
             self._silent.discard(scheduler)
             rate.idle = record.optimizer_steps
         if record.early and record.steps == 1:
-            rate.early_backwards = self._trace.backwards
+            rate.early_backwards = self._trace.backwards - self._made.get(record.optimizer, 0)
             rate.early_position = int(getattr(scheduler, "last_epoch", 1))
             rate.early_lr = record.lrs[-1][1] if record.lrs else None
             rate.loaded = owner.number in self._part.loaded

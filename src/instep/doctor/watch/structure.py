@@ -294,6 +294,7 @@ class StructureWatch:
             name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
             self._part.symmetries[id(tensor)] = Symmetry(name, record.number, rows, columns, tuple(tensor.shape), facts[2])
             self._weights[id(tensor)] = reference
+            self._hub.say("on_equal_rows", record, tensor)
 
     # -- before the trace is judged
 
