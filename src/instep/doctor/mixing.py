@@ -40,7 +40,6 @@ class Record(TorchFunctionMode):
         if (
             type(first) is Tensor
             and first.is_floating_point()
-            and first.dim()
             and first.numel() <= LARGEST
             and len(self.kept) < LIMIT
         ):

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.batch_statistics import is_standardised
+from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
 from instep.doctor.forked import can_fork, run_forked
@@ -64,6 +64,7 @@ class Influence:
     weights: Mixing | None = None  # weights that sum to 1 over the samples, and are summed over something else
     weights_shape: tuple[int, ...] = ()
     statistics: Mixing | None = None  # a mean over the samples, by which all of them are normalised
+    statistics_kind: str = ""  # which statistics those are
     operation: str = ""  # the one that mixes samples, and its line
     operation_site: str | None = None
     positions: int = 0
@@ -393,8 +394,9 @@ def _try_batch(
         if mixing is not None and fact.symmetric:
             found = find_weights(again, mixing, batch, locator)
             fact.weights, fact.weights_shape = found if found is not None else (None, ())
-            if found is None and is_standardised(again, mixing, batch, locator):
-                fact.statistics = mixing
+            inputs = [tensor.detach() for tensor in tensors((call.args, call.kwargs))]
+            fact.statistics_kind = batch_statistics(again, inputs, mixing, batch, locator) if found is None else ""
+            fact.statistics = mixing if fact.statistics_kind else None
         elif mixing is not None:
             fact.operation, fact.operation_site = mixing.operation, mixing.site
 
