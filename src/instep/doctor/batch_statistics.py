@@ -34,9 +34,8 @@ def batch_statistics(forward: Callable[[], Any], inputs: list[Tensor], mixing: M
     start = first + place
     before = record.kept[start - 1][2] if start else None
     after = [tensor for _, _, tensor in record.kept[start if names[place] == "normalize" else start + 1 : last]]
-    if before is None or not _is_standard(before, batch):
-        if any(_is_standard(tensor, batch) for tensor in after):
-            return STANDARDISED
+    if (before is None or not _is_standard(before, batch)) and any(_is_standard(tensor, batch) for tensor in after):
+        return STANDARDISED
     given = [*(each for each in inputs if each.is_floating_point()), *(tensor for _, _, tensor in record.kept[:start])]
     sources = [each for each in given if each.dim() >= 2 and len(each) == batch and each.numel() <= LARGEST]
     return _linear_kind(sources[-4:], after, batch)

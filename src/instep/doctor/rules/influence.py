@@ -55,7 +55,7 @@ def _by_statistics(trace: Trace) -> Iterator[Finding]:
             where=fact.statistics.site or fact.site,
             since_step=fact.step,
             severity="hint" if fact.statistics_kind == CENTRED else "warning",
-            fix="take them over another axis; or keep running averages of the mean and the variance, and use those in eval mode, as nn.BatchNorm does",
+            fix="keep running averages of them, and use those in eval mode, as nn.BatchNorm does; or take them over another axis",
         )
 
 
