@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from instep.doctor.extra_forward import ExtraForward, is_safe
+from instep.doctor.positions import shifted
 from instep.doctor.settings import Settings
-from instep.doctor.watch.influence import shifted
 from instep.doctor.watcher import Watcher
 
 

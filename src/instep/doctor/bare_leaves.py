@@ -83,7 +83,7 @@ class BareLeaves:
             name = f"an nn.Parameter of shape {tuple(leaf.shape)}"
             self.all[id(leaf)] = BareLeaf(weakref.ref(leaf), "", name, NOBODY, sample(leaf, wait=True))
         elif self._is_weight(leaf, shapes):
-            name = _name_of(leaf, self._locator) or f"a tensor of shape {tuple(leaf.shape)}"
+            name = name_of(leaf, self._locator) or f"a tensor of shape {tuple(leaf.shape)}"
             bare = self.all[id(leaf)] = BareLeaf(weakref.ref(leaf), "", name, NOBODY, sample(leaf, wait=True), plain=True)
             bare.see(backward)
 
@@ -138,7 +138,7 @@ def _attribute(top: nn.Module, leaf: Tensor) -> tuple[str, str] | None:
     return None
 
 
-def _name_of(leaf: Tensor, locator: Locator) -> str:
+def name_of(leaf: Tensor, locator: Locator) -> str:
     """What the user's functions that are running call a tensor, or what they keep it in; "" where nobody names it."""
     for frame in locator.frames():
         if locator.is_users(frame.f_code.co_filename):

@@ -37,13 +37,7 @@ class Record(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         result = func(*args, **(kwargs or {}))
         first = result[0] if isinstance(result, tuple) and result else result
-        if (
-            type(first) is Tensor
-            and first.is_floating_point()
-            and first.dim()
-            and first.numel() <= LARGEST
-            and len(self.kept) < LIMIT
-        ):
+        if type(first) is Tensor and first.is_floating_point() and first.numel() <= LARGEST and len(self.kept) < LIMIT:
             self.kept.append((getattr(func, "__name__", ""), self._locator.site(1), first.detach().clone()))
         return result
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from instep.doctor.finding import Finding
+from instep.doctor.label_entropy import entropy, expected_entropy
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
@@ -10,8 +11,10 @@ from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.randomness import Randomness
 from instep.doctor.watch.repeats import Repeats
-from instep.doctor.watch.rows import Rows, entropy
+from instep.doctor.watch.rows import Rows
 from instep.doctor.watch.scales import Scales
+
+MISSING = 0.2  # share of the entropy of a shuffled batch: of shuffled ones some hundredths are missing by chance
 
 
 def roles(trace: Trace) -> tuple[list[Loader], list[Loader]]:
@@ -39,7 +42,9 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
             continue  # the dataset shuffles by itself
         whole, inside = entropy(facts.label_counts), facts.inside / facts.label_batches
         batch = max(loader.sizes, default=0)
-        is_sorted = batch >= 4 and trace.is_below(inside, 0.5 * whole)
+        sizes, batches = loader.sizes, sum(loader.sizes.values())
+        expected = sum(count * expected_entropy(facts.label_counts, size) for size, count in sizes.items()) / max(batches, 1)
+        is_sorted = batch >= 4 and _is_sorted(trace, inside, expected)
         if not is_sorted and (loader.full_passes < 2 or loader.batches < 8):
             continue
         yield _unshuffled(
@@ -57,15 +62,21 @@ def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:
     part = trace.part(Rows)
     found = part.round
     steady = found.followed >= 8 and trace.has_share(found.followed, found.followed + found.departed, 0.95)
-    if steady and found.batches >= 4 and trace.is_below(found.inside, 0.5 * found.whole):
+    if steady and found.batches >= 4 and _is_sorted(trace, found.inside, found.expected):
         yield _unshuffled(part.target_site, found.inside, found.whole, True, {"batches": found.batches})
         return
     if part.target_batches < 16 or len(part.target_counts) < 2:
         return
     whole, inside = entropy(part.target_counts), part.target_inside / part.target_batches
     period = _period(part.signatures)
-    if period is not None and trace.is_below(inside, 0.5 * whole):
+    expected = expected_entropy(part.target_counts, round(part.target_counts.total() / part.target_batches)) if period else 0.0
+    if period is not None and expected > 0 and trace.is_below(inside, 0.5 * expected):
         yield _unshuffled(part.target_site, inside, whole, True, {"batches": period})
+
+
+def _is_sorted(trace: Trace, inside: float, expected: float) -> bool:
+    """Whether batches hold far fewer classes than shuffled ones would."""
+    return expected > 0 and trace.exceeds(max(1 - inside / expected, 0.0), MISSING)
 
 
 def _period(signatures: list[int]) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from instep.doctor.batch_statistics import CENTRED
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
@@ -41,7 +42,7 @@ def _by_statistics(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "batch-mixed",
-            "A normalisation by hand takes its mean and its spread over the samples of the batch, in eval mode "
+            f"A normalisation by hand takes {fact.statistics_kind} over the samples of the batch, in eval mode "
             f"too: replacing one of {fact.batch} samples changed the outputs of {fact.reached} others, by up to {fact.moved:.2g} "
             "of their spread.",
             evidence={
@@ -53,8 +54,8 @@ def _by_statistics(trace: Trace) -> Iterator[Finding]:
             },
             where=fact.statistics.site or fact.site,
             since_step=fact.step,
-            severity="warning",
-            fix="keep running averages of the mean and the variance, and use those in eval mode, as nn.BatchNorm does",
+            severity="hint" if fact.statistics_kind == CENTRED else "warning",
+            fix="keep running averages of them, and use those in eval mode, as nn.BatchNorm does; or take them over another axis",
         )
 
 

@@ -99,16 +99,17 @@ def layer_shared_by_accident(trace: Trace) -> Iterator[Finding]:
 def weights_not_tied(trace: Trace) -> Iterator[Finding]:
     """Two weights of one model that began equal, as if tied, and are trained apart."""
     for twin in trace.part(Structure).twins:
-        if not twin.optimized or twin.drift <= 0 or trace.steps < 3:
+        steps = trace.steps or twin.backwards
+        if not twin.optimized or twin.drift <= 0 or steps < 3:
             continue
         how = "the transpose of " if twin.transposed else ""
         target = twin.second.removesuffix(".weight")
         yield Finding(
             "weights-not-tied",
-            f"{twin.second} began as {how}{twin.first}, but is a parameter of its own: after {trace.steps} steps they "
+            f"{twin.second} began as {how}{twin.first}, but is a parameter of its own: after {steps} steps they "
             f"differ by up to {twin.drift:.2g}.",
-            evidence={"first": twin.first, "second": twin.second, "largest_difference": twin.drift, "steps": trace.steps},
-            where=root_site(trace, twin.root),
+            evidence={"first": twin.first, "second": twin.second, "largest_difference": twin.drift, "steps": steps},
+            where=twin.site or root_site(trace, twin.root),
             since_step=0,
             cause=f"{twin.first}|{twin.second}",
             fix=f"F.linear(h, {twin.first}.t())   # use the one weight in both places"

@@ -6,7 +6,6 @@ samples as there are targets); until it has told something, a few times for each
 sequences become longer: a mask that was right for short ones may leave out the rest.
 """
 
-import weakref
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.batch_statistics import is_standardised
+from instep.doctor.arguments import outputs_of, pick, replaced
+from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
 from instep.doctor.forked import can_fork, run_forked
@@ -22,6 +22,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.loss_terms import picked_classes
 from instep.doctor.mixing import Mixing, find_mixing
 from instep.doctor.patches import Called
+from instep.doctor.positions import Layout, padding, predicted_numbers, shifted, telling_positions
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -33,6 +34,7 @@ from instep.doctor.watch.rows import LATEST, Rows
 
 REACH = 1e-4  # of the spread of the output: more than rounding
 TRIES = 40  # training calls of a root in which its axes must become known; later only if rows come again
+BY_HAND = 6  # training calls of a root of which it is looked what a loss by hand compares their outputs with
 STEADY = 4  # training calls that all had as many samples
 PHASES = 4  # in which a root is tried again, from the beginning
 LONGER = 1.5  # by which factor sequences must have grown to be tried again
@@ -64,6 +66,7 @@ class Influence:
     weights: Mixing | None = None  # weights that sum to 1 over the samples, and are summed over something else
     weights_shape: tuple[int, ...] = ()
     statistics: Mixing | None = None  # a mean over the samples, by which all of them are normalised
+    statistics_kind: str = ""  # which statistics those are
     operation: str = ""  # the one that mixes samples, and its line
     operation_site: str | None = None
     positions: int = 0
@@ -109,7 +112,8 @@ class InfluenceWatch:
         self._trace, self._hub = trace, hub
         self._part, self._rows, self._phases = trace.part(Influences), trace.part(Rows), trace.part(Phases)
         self._states: dict[int, _State] = {}
-        self._inputs: tuple[int, list[weakref.ref[Tensor]]] | None = None
+        self._inputs: tuple[int, list[Tensor]] | None = None  # of the last training call, until its backward
+        self._outputs: list[Tensor] = []
         self._inside: list[Tensor] = []  # targets of losses inside the call that goes on, whose inputs are not known yet
 
     def wants_modules(self) -> dict[type, Any]:
@@ -145,12 +149,19 @@ class InfluenceWatch:
         """Models that compute their own loss do so inside the call; what they are given by name is known after it."""
         self._inside = []
         if call.grad and call.root.parameters:
-            self._inputs = (call.root.number, [weakref.ref(tensor) for tensor in tensors(call.args)])
+            self._outputs = []
+            self._inputs = self._wanted(call.root.number, call.args)
+
+    def _wanted(self, number: int, given: Any) -> tuple[int, list[Tensor]]:
+        """The inputs of a call, where it is not known yet which of them is predicted."""
+        state = self._state(number)
+        unknown = self._trace.probes and not state.shift and not state.done_time and state.calls <= TRIES
+        return number, [tensor.detach() for tensor in tensors(given)] if unknown else []
 
     def on_loss(self, kind: LossKind, _: Called, input: Tensor, target: Any) -> None:
         if self._inputs is None or not self._trace.probes or not input.requires_grad or not isinstance(target, Tensor):
             return
-        number, references = self._inputs
+        number, sources = self._inputs
         state = self._state(number)
         if state.calls > TRIES:
             return
@@ -158,24 +169,30 @@ class InfluenceWatch:
         state.targets = len(target) if single and input.dim() and len(input) == len(target) else 0
         if state.done_time or state.shift:
             return
-        if not references and len(self._inside) < 4:
+        if not sources and len(self._inside) < 4:
             self._inside.append(target.detach())
-        self._find_shift(state, [reference() for reference in references], target.detach())
+        self._find_shift(state, sources, target.detach())
 
     def on_backward(self, _: Backward, tensor: Tensor) -> None:
-        """A loss by hand: its graph knows which classes it picked."""
-        if self._inputs is None or tensor.grad_fn is None:
+        """A loss by hand: its graph knows which classes it picked, or what differs from the outputs."""
+        inputs, outputs = self._inputs, self._outputs
+        self._inputs, self._outputs = None, []
+        if inputs is None or tensor.grad_fn is None:
             return
-        number, references = self._inputs
+        number, sources = inputs
         state = self._states.setdefault(number, _State())
         if state.done_time or state.shift or state.calls > TRIES:
             return
         target = picked_classes(tensor.grad_fn)
         if target is not None:
-            self._find_shift(state, [reference() for reference in references], target)
+            self._find_shift(state, sources, target)
+        elif outputs:
+            for numbers in predicted_numbers(tensor.grad_fn, outputs):
+                if not state.shift:
+                    self._find_shift(state, sources, numbers, close=True)
 
-    def _find_shift(self, state: _State, sources: list[Tensor | None], target: Tensor) -> None:
-        axes = [(place, shifted(source.detach(), target)) for place, source in enumerate(sources) if source is not None]
+    def _find_shift(self, state: _State, sources: list[Tensor], target: Tensor, *, close: bool = False) -> None:
+        axes = [(place, shifted(source, target, close=close)) for place, source in enumerate(sources)]
         state.shift = tuple((place, axis) for place, axis in axes if axis is not None)
 
     # -- the extra forwards
@@ -194,11 +211,13 @@ class InfluenceWatch:
             state.layers.clear()
             return
         found = tensors((call.args, call.kwargs))
-        self._inputs = (number, [weakref.ref(tensor) for tensor in found])
+        self._inputs = self._wanted(number, (call.args, call.kwargs))
+        if state.calls <= BY_HAND and any(source.is_floating_point() and source.dim() >= 2 for source in self._inputs[1]):
+            self._outputs = [output.detach() for output in outputs_of(call.output) if output.is_floating_point()]
         inside, self._inside = self._inside, []
         for target in inside:
             if not state.shift and not state.done_time:
-                self._find_shift(state, list(found), target)
+                self._find_shift(state, [tensor.detach() for tensor in found], target)
         if state.calls > 1 and found:
             self._try_call(call, state, found)
 
@@ -274,69 +293,6 @@ def _gives_batches(loader: Loader, size: int) -> bool:
     return max(loader.sizes) == size and loader.sizes[size] >= 0.5 * sum(loader.sizes.values())
 
 
-def shifted(source: Tensor, target: Tensor) -> int | None:
-    """The time axis along which the target is the source one position later; None where it is not."""
-    if any(tensor.layout is not torch.strided for tensor in (source, target)):
-        return None  # a sparse adjacency, rows of several lengths: nothing to take positions from
-    if source.dim() == 3 and source.is_floating_point() and not target.is_floating_point() and _is_one_hot(source):
-        source = source.argmax(-1)
-    if source.dim() < 2 or target.device != source.device or source.is_floating_point() != target.is_floating_point():
-        return None
-    for axis in (1, 0):
-        length = source.shape[axis]
-        if length < 4:
-            continue
-        later = source.narrow(axis, 1, length - 1)
-        if target.numel() == source.numel():
-            earlier = target.reshape(source.shape).narrow(axis, 0, length - 1)
-        elif target.numel() == later.numel():
-            earlier = target.reshape(later.shape)
-        else:
-            continue
-        if _agree(earlier, later) and not _agree(earlier, source.narrow(axis, 0, length - 1)):
-            return axis
-    return None
-
-
-def _is_one_hot(source: Tensor) -> bool:
-    return bool(((source == 0) | (source == 1)).all()) and bool((source.sum(-1) == 1).all())
-
-
-def _agree(target: Tensor, source: Tensor) -> bool:
-    """Whether targets are the source, those that are left out (-100) aside: a prompt, padding; enough of them, not all alike."""
-    if target.is_floating_point():
-        return torch.equal(target, source)
-    counted = target >= 0
-    kept = target[counted]
-    if len(kept) < max(8, 0.05 * target.numel()) or bool((kept == kept[0]).all()):
-        return False
-    return bool((kept == source[counted]).all())
-
-
-def _replaced(call: Call, change: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call with every tensor changed."""
-    args: tuple[Any, ...] = _mapped(call.args, change)
-    kwargs: dict[str, Any] = _mapped(call.kwargs, change)
-    return args, kwargs
-
-
-def _mapped(value: Any, change: Any) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_mapped(each, change) for each in value)
-    if isinstance(value, list):
-        return [_mapped(each, change) for each in value]
-    if isinstance(value, dict):
-        return {key: _mapped(each, change) for key, each in value.items()}
-    return value
-
-
-def _pick(output: Any, accept: Any) -> Tensor | None:
-    """The first tensor of an output that is acceptable."""
-    return next((tensor for tensor in tensors(output) if tensor.is_floating_point() and accept(tensor)), None)
-
-
 def _try(
     fact: Influence, call: Call, layers: list[tuple[str, bool, tuple[int, ...]]], batch: int | None,
     shift: tuple[tuple[int, int], ...], found: list[Tensor], locator: Locator
@@ -344,7 +300,7 @@ def _try(
     with ExtraForward(call.module) as forward:
         try:
             # Clones: a forward may write into its input.
-            plain, again = forward(*_replaced(call, torch.clone)), forward(*_replaced(call, torch.clone))
+            plain, again = forward(*replaced(call, torch.clone)), forward(*replaced(call, torch.clone))
             if batch is not None:
                 _try_batch(fact, forward, call, plain, again, batch, locator)
                 fact.layer = _layer(layers, batch) if fact.reached else None
@@ -370,12 +326,12 @@ def _try_batch(
         changed[sample] = tensor[batch // 2]
         return changed
 
-    before, same = _pick(plain, accept), _pick(again, accept)
+    before, same = pick(plain, accept), pick(again, accept)
     scale = float(before.std()) if before is not None and before.numel() > 1 else 0.0
     if before is None or same is None or not torch.equal(before, same) or not scale > 0:
         return
     for sample in (0, batch - 1):  # what stands first in a long sequence may be forgotten at its end
-        after = _pick(forward(*_replaced(call, partial(swap, sample))), accept)
+        after = pick(forward(*replaced(call, partial(swap, sample))), accept)
         if after is None:
             return
         moved = (after - before).abs().reshape(batch, -1).amax(1) / scale
@@ -385,16 +341,17 @@ def _try_batch(
         if fact.reached:
             break
     if fact.reached:
-        turned = _pick(forward(*_replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
+        turned = pick(forward(*replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
     if fact.reached:
-        again, replaced = (partial(forward, *_replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
-        mixing = find_mixing(again, replaced, batch, sample, locator)
+        again, other = (partial(forward, *replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
+        mixing = find_mixing(again, other, batch, sample, locator)
         if mixing is not None and fact.symmetric:
             found = find_weights(again, mixing, batch, locator)
             fact.weights, fact.weights_shape = found if found is not None else (None, ())
-            if found is None and is_standardised(again, mixing, batch, locator):
-                fact.statistics = mixing
+            inputs = [tensor.detach() for tensor in tensors((call.args, call.kwargs))]
+            fact.statistics_kind = batch_statistics(again, inputs, mixing, batch, locator) if found is None else ""
+            fact.statistics = mixing if fact.statistics_kind else None
         elif mixing is not None:
             fact.operation, fact.operation_site = mixing.operation, mixing.site
 
@@ -403,73 +360,30 @@ def _try_time(
     fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, source: Tensor, axis: int
 ) -> bool:  # fmt: skip
     """Replace late positions of an input; gives whether that has changed anything."""
-    length, other = source.shape[axis], source.shape[1 - axis]
-
-    def accept(tensor: Tensor) -> bool:
-        if tensor.dim() == 3 and tensor.shape[1] == tensor.shape[2] == length:
-            return False  # positions and classes, who knows which
-        whole = tensor.dim() >= 3 and tensor.shape[axis] == length and tensor.shape[1 - axis] == other
-        return whole or classes_first(tensor) or (tensor.dim() == 2 and len(tensor) == length * other)
-
-    def classes_first(tensor: Tensor) -> bool:
-        """As cross_entropy takes it: (samples, classes, positions)."""
-        return tensor.dim() == 3 and axis == 1 and len(tensor) == other and tensor.shape[2] == length != tensor.shape[1]
+    layout = Layout(source, axis)
 
     def change_at(position: int, tensor: Tensor) -> Tensor:
-        changed = tensor.clone()
-        if tensor is source:
-            changed.select(axis, position).copy_(tensor.select(axis, position).roll(1, 0))
-        return changed
+        return layout.change_at(position, tensor) if tensor is source else tensor.clone()
 
-    before, same = _pick(plain, accept), _pick(again, accept)
+    before, same = pick(plain, layout.accept), pick(again, layout.accept)
     scale = float(before.std()) if before is not None else 0.0
     if before is None or same is None or not torch.equal(before, same) or not scale > 0:
         return False
-    padding = _padding(source, axis)
-    for position in _telling_positions(source, axis):
-        after = _pick(forward(*_replaced(call, partial(change_at, position))), accept)
+    padded = padding(layout.source, layout.axis)
+    for position in telling_positions(layout.source, layout.axis):
+        after = pick(forward(*replaced(call, partial(change_at, position))), layout.accept)
         if after is None:
             return False
-        apart = (after - before).abs()
-        apart = apart.transpose(1, 2) if classes_first(apart) else apart
-        change = apart.reshape(*source.shape[:2], -1).amax(-1) / scale
-        change = change.masked_fill(padding, 0.0).amax(1 - axis)
+        change = layout.changes((after - before).abs()) / scale
+        change = change.masked_fill(padded, 0.0).amax(1 - layout.axis)
         if not bool((change > REACH).any()):
             continue
         fact.told_time = True
-        fact.positions, fact.replaced = length, position
+        fact.positions, fact.replaced = layout.length, position
         fact.early, fact.early_moved = int((change[:position] > REACH).sum()), float(change[:position].max())
         if fact.early:
             break
     return fact.told_time
-
-
-def _telling_positions(source: Tensor, axis: int) -> list[int]:
-    """Late positions at which rows differ: the last one is often padding, or an end, in all of them."""
-    length = source.shape[axis]
-    differ = [
-        position
-        for position in range(length - 1, 0, -1)
-        if not torch.equal(source.select(axis, position), source.select(axis, position).roll(1, 0))
-    ]
-    return list(dict.fromkeys([*differ[:1], *differ[len(differ) // 2 :][:1]]))
-
-
-def _padding(source: Tensor, axis: int) -> Tensor:
-    """Where rows are padded: runs of one value at either end, of a value that is there twice or more in some row.
-
-    What comes out there counts for nothing. Attention whose mask leaves out the padded queries looks at all positions from them.
-    """
-    rows = source.transpose(0, 1 - axis).flatten(2) if source.dim() > 2 else source.transpose(0, 1 - axis).unsqueeze(-1)
-    found = torch.zeros(rows.shape[:2], dtype=torch.bool, device=rows.device)
-    for late in (False, True):
-        ends = rows.flip(1) if late else rows
-        run = (ends == ends[:, :1]).all(-1).long().cumprod(1).bool()
-        values = ends[run[:, 1], 0].unique(dim=0)
-        known = (ends[:, :1] == values).all(-1).any(1)
-        padded = run & known[:, None]
-        found |= padded.flip(1) if late else padded
-    return found.transpose(0, 1 - axis)
 
 
 def _layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:

@@ -20,6 +20,7 @@ class KerasOptimizer:
     def __init__(self) -> None:
         self.param_groups: list[dict[str, Any]] = [{"params": [], "lr": 0.0}]
         self.state: dict[Tensor, Any] = {}
+        self.kept: dict[str, Any] = {}  # what the optimizer itself has
 
 
 class KerasWatch:

@@ -114,6 +114,7 @@ class OwnOptimizerWatch:
         if view is None and (parameters := list(_parameters(optimizer))):
             view = self._views[id(optimizer)] = type(type(optimizer).__name__, (KerasOptimizer,), {})()
             view.param_groups[0]["params"] = parameters
+            view.kept = vars(optimizer)
             with suppress(TypeError):  # slots without a place for weak references: it lives as long as the run
                 weakref.finalize(optimizer, self._views.pop, id(optimizer), None).atexit = False
         return view

@@ -23,6 +23,7 @@ from instep.doctor.watch.optimizers import Step
 LOW = (torch.bfloat16, torch.float16)
 LOOKS = 32  # steps that are looked at, one in four
 OBJECTS = 4096
+ALL_ALIKE = 16  # numbers that hardly have one sign by chance
 ELEMENTS = 4096
 OWN = ("param_groups", "state", "defaults")  # what every optimizer has; its state is looked through by itself
 
@@ -70,6 +71,7 @@ class ResidueWatch:
             int, tuple[int, list[Tensor]]
         ] = {}  # optimizer -> its steps and the beginnings of weights at the first look
         self._draws: tuple[int, Tensor] | None = None
+        self._perhaps: list[_Perhaps] | None = None  # what may hold the rest by its size; None where something does for sure
 
     def before_step(self, step: Step) -> None:
         self._draws = None
@@ -84,7 +86,7 @@ class ResidueWatch:
             residue = self._part.optimizers[number] = Residue()
             self._first[number] = (count, [_beginning(tensor).clone() for tensor in weights])
         residue.looks += 1
-        residue.clear += not any(holds_the_rest(step.optimizer, tensor) for tensor in weights)
+        self._perhaps = _holders(step.optimizer, weights)
         self._compare(residue, number, count, weights)
         self._draws = (number, torch.get_rng_state())
 
@@ -100,8 +102,11 @@ class ResidueWatch:
 
     def after_step(self, step: Step) -> None:
         draws, self._draws = self._draws, None
-        if draws is not None and draws[0] == step.record.number and not torch.equal(draws[1], torch.get_rng_state()):
-            self._part.optimizers[draws[0]].clear -= 1  # rounds by chance, perhaps
+        perhaps, self._perhaps = self._perhaps, None
+        if draws is None or draws[0] != step.record.number or not torch.equal(draws[1], torch.get_rng_state()):
+            return  # rounds by chance, perhaps
+        if perhaps is not None and all(each.is_average() for each in perhaps):
+            self._part.optimizers[draws[0]].clear += 1
 
 
 class HandResidueWatch:
@@ -212,26 +217,60 @@ def _beginning(tensor: Tensor) -> Tensor:
     return tensor.detach().reshape(-1)[:ELEMENTS]
 
 
-def holds_the_rest(optimizer: torch.optim.Optimizer, weight: Tensor) -> bool:
-    """Whether an optimizer has anything that may keep what rounding takes from a weight; True as well where nobody knows."""
-    kept = optimizer.state.get(weight, {})
+class _Perhaps:
+    """A tensor that is small next to a weight: what is left over from rounding, or an average of small gradients."""
+
+    def __init__(self, each: Tensor, weight: Tensor) -> None:
+        self._each, self._before = each, _beginning(each).double()
+        grad = weight.grad if weight.grad is not None else torch.zeros_like(weight)
+        self._causes = [_beginning(grad).double(), _beginning(weight).double()]
+
+    def is_average(self) -> bool:
+        """Whether a step has made it what an average becomes: a share of itself, and some of the gradient, and of the weight.
+
+        Of squares too. What is left over keeps all of itself.
+        """
+        now = _beginning(self._each).double()
+        if len(now) < ALL_ALIKE or bool((now >= 0).all()):
+            return len(now) >= ALL_ALIKE
+        columns = torch.stack([self._before, *self._causes], 1)
+        scale = columns.norm(dim=0).clamp(min=1e-30)
+        shares = torch.linalg.lstsq(columns / scale, now[:, None], driver="gelsd").solution[:, 0] / scale
+        rest = (columns @ shares - now).norm()
+        return bool(rest <= 0.02 * now.norm()) and -0.01 < float(shares[0]) < 0.9995
+
+
+def _holders(optimizer: torch.optim.Optimizer, weights: list[Tensor]) -> list[_Perhaps] | None:
+    """What an optimizer has that may keep what rounding takes from weights, by its size; None where something else may, too."""
+    params = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    own, shapes = {id(tensor) for tensor in params}, {tensor.shape for tensor in params}
     others = {name: value for name, value in vars(optimizer).items() if name not in OWN}
-    return any(_may_hold(each, weight) for each in (*_inside(kept), *_inside(others)))
+    found = []
+    for weight in weights:
+        for each in (*_inside(optimizer.state.get(weight, {})), *_inside(others)):
+            if id(each) in own or (isinstance(each, Tensor) and each.shape != weight.shape and each.shape in shapes):
+                continue  # another weight, or what belongs to it
+            kind = _kind(each, weight)
+            if kind == "holds":
+                return None
+            found += [_Perhaps(each, weight)] if kind == "perhaps" else []
+    return found
 
 
-def _may_hold(each: Any, weight: Tensor) -> bool:
+def _kind(each: Any, weight: Tensor) -> str:
+    """Whether something "holds" the rest of a weight, "perhaps" does, or does not: ""."""
     if isinstance(each, torch.Generator):
-        return True
+        return "holds"
     if not isinstance(each, Tensor) or each is weight or each.numel() < weight.numel():
-        return False
+        return ""
     if each.numel() != weight.numel() or not each.is_floating_point() or each.device != weight.device:
-        return True  # a flat copy of all weights, the lower bits of them: who knows
+        return "holds"  # a flat copy of all weights, the lower bits of them: who knows
     mine, given = _beginning(weight).float(), _beginning(each).float()
     if not bool(given.any()):
-        return True  # nothing so far
+        return "holds"  # nothing so far
     if torch.equal(given.to(weight.dtype), _beginning(weight)):
-        return True  # a master
-    return bool((given.abs() <= mine.abs() / 64).float().mean() > 0.98)  # what is left over from rounding
+        return "holds"  # a master
+    return "perhaps" if bool((given.abs() <= mine.abs() / 64).float().mean() > 0.98) else ""
 
 
 def _inside(value: Any) -> Iterator[Any]:

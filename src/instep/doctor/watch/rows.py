@@ -3,7 +3,6 @@
 A row is known by a number computed from its values. Rows are looked at in the first passes only, up to a limit.
 """
 
-import math
 import weakref
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subse
 
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
+from instep.doctor.label_entropy import entropy, expected_entropy
 from instep.doctor.patches import Called, Patch
 from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
 from instep.doctor.trace import Trace
@@ -74,6 +74,7 @@ class Round:
     batches: int = 0  # that were seen until the first one came again
     inside: float = 0.0  # mean entropy of the class numbers of one of those
     whole: float = 0.0  # that of all of them
+    expected: float = 0.0  # mean entropy of one of them, were they shuffled
 
 
 @dataclass(slots=True)
@@ -343,7 +344,9 @@ class RowWatch:
             self._numbers[key] = len(self._batches)
         elif not found.batches:
             passed = self._batches[self._numbers[key] :]
-            found.batches, found.whole = len(passed), entropy(sum(passed, Counter()))
+            together = sum(passed, Counter())
+            found.batches, found.whole = len(passed), entropy(together)
+            found.expected = sum(expected_entropy(together, each.total()) for each in passed) / len(passed)
             found.inside = sum(map(entropy, passed)) / len(passed)
         self._batches.append(counts)
 
@@ -353,12 +356,6 @@ def _span(called: Called) -> int:
     numbers = [value for value in called.args if isinstance(value, int)]
     low, high = numbers if len(numbers) == 2 else (0, *numbers) if len(numbers) == 1 else (0, 0)
     return int(called.kwargs.get("high", high)) - int(called.kwargs.get("low", low))
-
-
-def entropy(counts: "Counter[int]") -> float:
-    """In nats."""
-    total = sum(counts.values())
-    return -sum(count / total * math.log(count / total) for count in counts.values()) if total else 0.0
 
 
 def _labels(found: list[Tensor]) -> Tensor | None:

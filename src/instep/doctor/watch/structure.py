@@ -63,6 +63,8 @@ class Twin:
     transposed: bool
     optimized: bool = False
     drift: float = 0.0  # largest difference now
+    site: str | None = None  # of the backward, where it is not known by its model
+    backwards: int = 0  # before that difference was measured, where there are no steps
 
 
 @dataclass(slots=True)
