@@ -7,6 +7,7 @@ sequences become longer: a mask that was right for short ones may leave out the 
 """
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -222,7 +223,7 @@ class InfluenceWatch:
             state.layers.clear()
             return
         copied = can_fork()
-        if not is_safe(call.module, copied=copied) or not (copied or is_closed(call.module)):
+        if not is_safe(call.module, copied=copied) or not (copied or (is_closed(call.module) and not _reads_once(call))):
             state.done = state.done_time = True
             return
         fact = self._part.roots.get(call.root.number)
@@ -318,6 +319,11 @@ def _replaced(call: Call, change: Any) -> tuple[tuple[Any, ...], dict[str, Any]]
     args: tuple[Any, ...] = _mapped(call.args, change)
     kwargs: dict[str, Any] = _mapped(call.kwargs, change)
     return args, kwargs
+
+
+def _reads_once(call: Call) -> bool:
+    """Whether a generator is among the arguments: here, another forward would take from it."""
+    return any(isinstance(value, Iterator) for value in (*call.args, *call.kwargs.values()))
 
 
 def _mapped(value: Any, change: Any) -> Any:
