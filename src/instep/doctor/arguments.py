@@ -1,5 +1,6 @@
 """What a call of a model is given, with its tensors changed, and the tensors of what it gives."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,6 +14,11 @@ def replaced(call: Call, change: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     args: tuple[Any, ...] = _mapped(call.args, change)
     kwargs: dict[str, Any] = _mapped(call.kwargs, change)
     return args, kwargs
+
+
+def reads_once(call: Call) -> bool:
+    """Whether a generator is among the arguments: another forward would take from it."""
+    return any(isinstance(value, Iterator) for value in (*call.args, *call.kwargs.values()))
 
 
 def _mapped(value: Any, change: Any) -> Any:

@@ -7,7 +7,7 @@ from instep.doctor.causes import gather
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
 from instep.doctor.rules import Rule, all_rules
-from instep.doctor.trace import Trace
+from instep.doctor.trace import Trace, Unjudged
 from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.compiled import Compiled
 
@@ -42,6 +42,7 @@ class Engine:
         self._next = _milestones()
         self._due = next(self._next)
         self._judged_step = -1
+        self._unjudged: dict[str, None] = {}  # ids of rules that have failed, or whose parts of the trace have
 
     def after_step(self, _: Any) -> None:
         self._hub.read_late()
@@ -69,13 +70,15 @@ class Engine:
             self._due = next(self._next)
         self._hub.say("on_judge")
         for rule in self._rules:
-            if self._is_too_short(rule):
+            if self._is_too_short(rule) or rule.id in self._unjudged:
                 continue
             try:
                 found = {finding.key: finding for finding in self._ask(rule)}
-            except Exception:
-                self._hub.note_failure()
-                continue
+            except Exception as error:
+                if not isinstance(error, Unjudged):
+                    self._hub.note_failure()
+                self._unjudged[rule.id] = None
+                found = {}  # whether what could be withdrawn still holds is not known
             if rule.revocable:
                 self._found = {key: old for key, old in self._found.items() if old.id != rule.id or key in found}
             self._found.update(found)
@@ -98,6 +101,8 @@ class Engine:
 
     def remarks(self) -> list[str]:
         """What could not be judged: known at the end."""
+        if self._unjudged:
+            return [f"after an error inside the doctor these were not judged to the end: {', '.join(self._unjudged)}."]
         trace, hand = self._trace, self._trace.part(ByHand)
         if not trace.steps and not trace.backwards:
             if hand.grads:

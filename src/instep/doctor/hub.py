@@ -1,10 +1,12 @@
 """The hub: passes what torch does on to the observers, and lets nothing of the doctor's reach the user's script.
 
 An event is a name; an observer hears it by a method of that name (`before_backward`, `after_step`, `on_batch`). While observers
-are told something, nothing that they do themselves is heard, and what they raise is caught and counted.
+are told something, nothing that they do themselves is heard, no warning that they cause is shown, and what they raise is caught
+and counted: the observer that raised is told nothing more, and what it has noted is no longer judged.
 """
 
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
@@ -18,6 +20,22 @@ from instep.doctor.trace import Trace
 
 Handler = Callable[..., None]
 PREFIXES = ("before_", "after_", "on_")
+# Events that an observer tells, and its file in `watch/`: who listens needs it. All others come from patches, or mean nothing.
+TOLD_BY = {
+    "before_call": "calls", "after_call": "calls", "on_module_seen": "calls", "on_root_seen": "calls", "wants_modules": "calls",
+    "before_step": "optimizers", "after_step": "optimizers", "on_optimizer": "optimizers",
+    "on_pass_begins": "loaders", "on_batch": "loaders", "on_pass_ends": "loaders",
+    "on_backward": "backwards", "on_discard": "gradients", "on_clip": "clipping", "on_loss": "losses",
+    "on_schedule": "schedulers",
+}  # fmt: skip
+FOLDER = "instep.doctor.watch."
+
+
+class _Silence(list[Any]):
+    """Filters under which no warning is shown."""
+
+
+_IGNORED: Any = ("ignore", None, Warning, None, 0)
 
 
 class Hub:
@@ -37,11 +55,14 @@ class Hub:
         self.thread = get_ident()  # what other threads do is not watched
         self.failures: list[str] = []  # tracebacks of the doctor's own errors, the first few
         self.failed = 0
+        self.fallen: dict[object, str] = {}  # observers that have failed, or need one that has, and their names
         self.sharded = False  # some tensors are held in part only: see `shards`
         self.compiled = False  # code has been compiled: whatever is put on or taken off would have it compiled again
         self.unseen = 0  # looks that came to nothing since the values are not here
         self._held_here = False
         self._listeners: dict[str, list[Handler]] = {}
+        self._observers: dict[object, set[str]] = {}  # and the modules whose parts each of them needs
+        self._filters: list[Any] = warnings.filters  # type: ignore[assignment]
         self._unread: deque[tuple[int, Any, Callable[[Any], None]]] = deque()
 
     def listeners(self, event: str) -> list[Handler]:
@@ -61,6 +82,15 @@ class Hub:
         self.alarm = 1 << 62
         self.tell(self.listeners("on_alarm"))
 
+    def make(self, kind: type) -> Any:
+        """An observer of that kind. It needs those whose parts it asks for, and those who tell it something."""
+        self.trace.asked = asked = set()
+        observer = kind(self.trace, self)
+        if kind.__module__ not in {FOLDER + name for name in TOLD_BY.values()}:  # these know of each other by their parts
+            asked.update(FOLDER + TOLD_BY[name] for name in dir(kind) if name in TOLD_BY)
+        self._observers[observer] = asked
+        return observer
+
     def connect(self, observer: object) -> None:
         """Let an observer hear every event that it has a method for."""
         for name in dir(type(observer)):
@@ -72,11 +102,26 @@ class Hub:
         if self.busy or is_transformed() is not None:  # inside vmap and its like tensors have no values to look at
             return
         self.busy = self.quiet = True
+        self.hush()
         try:
             self._pass_on(handlers, news)
         finally:
+            self.unhush()
             self.busy = False
             self.quiet = self.resting
+
+    def hush(self) -> None:
+        """From here on the work is the doctor's: no warning is shown, and none becomes an error.
+
+        Not by `catch_warnings`: it makes Python forget which warnings it has shown, and those of the script come again.
+        """
+        filters: list[Any] = warnings.filters  # type: ignore[assignment]
+        if not isinstance(filters, _Silence):  # else another thread has put ours back
+            self._filters = filters
+        warnings.filters = _Silence((_IGNORED,))  # type: ignore[assignment]
+
+    def unhush(self) -> None:
+        warnings.filters = self._filters  # type: ignore[assignment]
 
     def say(self, event: str, *news: Any) -> None:
         """Pass news on from inside an observer that is being told something itself."""
@@ -92,12 +137,14 @@ class Hub:
                 self._held_here = False
             return
         for handler in handlers:
+            if self.fallen and getattr(handler, "__self__", None) in self.fallen:
+                continue
             try:
                 handler(*news)
             except Unseen:
                 self.unseen += 1
             except Exception:
-                self.note_failure()
+                self.stand_down(getattr(handler, "__self__", None))
 
     def read(self, tensor: Any, then: Callable[[Any], None]) -> None:
         """Give `then` the value of a small tensor (`tolist()`): at once on the CPU, else a step later, when nobody has to
@@ -114,7 +161,20 @@ class Hub:
             try:
                 then(tensor.tolist())
             except Exception:
-                self.note_failure()
+                self.stand_down(getattr(getattr(then, "func", then), "__self__", None))
+
+    def stand_down(self, observer: object) -> None:
+        """Called where an observer has raised: note the error, and tell nothing more to it and to those that need its part."""
+        self.note_failure()
+        if observer is None:
+            return
+        self.fallen[observer] = type(observer).__name__
+        failed = self.trace.failed
+        failed.add(type(observer).__module__)
+        while more := [each for each, needs in self._observers.items() if each not in self.fallen and needs & failed]:
+            for each in more:
+                self.fallen[each] = type(each).__name__
+                failed.add(type(each).__module__)
 
     def note_failure(self) -> None:
         """Count an error of the doctor's own, and keep its traceback if it is among the first."""

@@ -8,7 +8,7 @@ listens to are installed. Compiled code sees the original alone.
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import get_ident
 from types import ModuleType
@@ -75,6 +75,29 @@ class Called:
         if len(self.args) > index:
             return self.args[index]
         return self.kwargs.get(name, default)
+
+    def listed(self, index: int, name: str) -> list[Any]:
+        """What is in an argument that may be one tensor or many of them; the function itself still gets all of it.
+
+        A generator can be read once: the function gets another in its place, which also raises what the first one has raised.
+        """
+        given = self.argument(index, name)
+        if given is None or isinstance(given, Tensor):
+            return [] if given is None else [given]
+        if not isinstance(given, Iterator):
+            return list(given.values() if isinstance(given, Mapping) else given)
+        items: list[Any] = []
+        error: Exception | None = None
+        try:
+            items.extend(given)
+        except Exception as raised:  # of the user's own
+            error = raised
+        again = _again(items, error)
+        if len(self.args) > index:
+            self.args = (*self.args[:index], again, *self.args[index + 1 :])
+        else:
+            self.kwargs = {**self.kwargs, name: again}
+        return items
 
 
 class Replaced(NamedTuple):
@@ -226,6 +249,12 @@ class Patches:
             return result
 
         return _unseen(wrapper)
+
+
+def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:
+    yield from items
+    if error is not None:
+        raise error
 
 
 def _unseen(wrapper: Callable[..., Any]) -> Callable[..., Any]:

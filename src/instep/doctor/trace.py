@@ -14,6 +14,10 @@ from instep.doctor.tallies import Tally
 P = TypeVar("P")
 
 
+class Unjudged(Exception):
+    """A part of the trace is asked for whose observer has failed, or needs one that has: what it holds may be wrong."""
+
+
 class Trace:
     """What was seen so far. `trace.part(Gradients)` gives the part of that class, empty at first."""
 
@@ -27,10 +31,15 @@ class Trace:
         self.strict = False
         self.probes = True  # whether a training call may be repeated to learn from it
         self.margins: Margins | None = None  # of the conditions of rules, where somebody asks for them
+        self.failed: set[str] = set()  # modules of observers whose parts are no longer kept up
+        self.asked: set[str] = set()  # modules whose parts were asked for: of an observer, those that it needs
         self._parts: dict[type[Any], Any] = {}
 
     def part(self, kind: type[P]) -> P:
-        """The part of that class."""
+        """The part of that class. Raises Unjudged where it is no longer kept up."""
+        self.asked.add(kind.__module__)
+        if kind.__module__ in self.failed:
+            raise Unjudged(kind.__name__)
         part = self._parts.get(kind)
         if part is None:
             part = self._parts[kind] = kind()

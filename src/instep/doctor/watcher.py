@@ -73,8 +73,8 @@ class Watcher:
     def _install(self) -> None:
         modules = areas()
         for module in modules:
-            self._observers += [kind(self.trace, self.hub) for kind in module.OBSERVERS]
-        self._observers.append(StepSampling(self.trace, self.hub))
+            self._observers += [self.hub.make(kind) for kind in module.OBSERVERS]
+        self._observers.append(self.hub.make(StepSampling))
         for observer in [*self._observers, self.engine, self._patches]:
             self.hub.connect(observer)
         self._patches.install(patch for module in modules for patch in getattr(module, "PATCHES", ()))
@@ -91,8 +91,14 @@ class Watcher:
             return
         Watcher._going_on = None
         self.hub.close()
-        self.engine.end()
-        self._remove()
+        self.hub.hush()
+        try:
+            self.engine.end()
+        except Exception:
+            self.hub.note_failure()
+        finally:
+            self._remove()
+            self.hub.unhush()
 
     def _remove(self) -> None:
         for observer in reversed(self._observers):

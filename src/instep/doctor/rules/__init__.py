@@ -40,7 +40,9 @@ called::
 
     OBSERVERS = [NormWatch]
 
-Events of the core (handlers run with the doctor itself unwatched; what they raise is caught, and fails a case in the tests):
+Events of the core (handlers run with the doctor itself unwatched and without warnings; what they raise is caught, and fails a
+case in the tests: the observer hears nothing more, and rules that ask for its part, or for one that needs it, are not asked
+again. An argument that may be a generator is read with `called.listed`):
 
     before_call(call) after_call(call)           root calls: watch/calls.py, Call (module, args, output, root, kind, grad, …)
     on_root_seen(module, root)                   a module is called from outside for the first time

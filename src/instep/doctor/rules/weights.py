@@ -192,15 +192,15 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _is_certain(sharing: Sharing) -> bool:
-    return sharing.how != "name" or sharing.both >= 2
+def _is_certain(sharing: Sharing, loose: set[str]) -> bool:
+    return sharing.how != "name" or (sharing.both >= 2 and f"{sharing.scope}:{sharing.student}" not in loose)
 
 
-@rule("teacher-shares-weights", steps=5)
+@rule("teacher-shares-weights", steps=5, revocable=True)
 def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
     """A teacher, target or averaged network that has the student's own parameters."""
     for key, sharing in trace.part(Structure).sharings.items():
-        if not _is_certain(sharing):
+        if not _is_certain(sharing, trace.part(Structure).loose):
             continue
         yield Finding(
             "teacher-shares-weights",

@@ -138,9 +138,10 @@ class BackwardWatch:
             self._loss_site = kind.site
 
     def before_backward(self, called: Called) -> None:
-        trace, tensor = self._trace, called.argument(0, "tensors")
-        if not isinstance(tensor, Tensor):
-            tensor = tensor[0]
+        trace, tensors = self._trace, called.listed(0, "tensors")
+        if not tensors:
+            return
+        tensor = tensors[0]
         trace.backwards += 1
         node = past_ones(tensor.grad_fn)
         last, line = self._loaders.last, called.site
@@ -148,7 +149,7 @@ class BackwardWatch:
             line = self._loss_site  # a framework calls backward; the user's line is that of the loss
         backward = Backward(
             trace.backwards, line, trace.steps, node.name() if node is not None else None, _reduction(node),
-            bool(called.kwargs.get("retain_graph")), bool(called.kwargs.get("create_graph")), trace.calls, trace.batches,
+            bool(called.argument(2, "retain_graph")), bool(called.argument(3, "create_graph")), trace.calls, trace.batches,
             last.loader.number if last is not None else None, self._stepping > 0,
             last.loader.batches if last is not None else 0, self._hub.locator.lines(2),
         )  # fmt: skip

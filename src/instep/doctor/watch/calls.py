@@ -209,22 +209,23 @@ class CallWatch:
     def _begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if is_compiling() or is_transformed() is not None or self._hub.quiet or get_ident() != self._hub.thread:
             return
-        stack = self._stack
+        stack, hub, trace = self._stack, self._hub, self._trace
         if stack:
             stack.append(module)
             return
-        hub, trace = self._hub, self._trace
-        if _is_symbolic(args):
+        if hub.fallen and self in hub.fallen:
             return
-        stack.append(module)
         try:
+            if _is_symbolic(args):
+                return
+            stack.append(module)
             root = self._roots.get(id(module)) or self._new_root(module)
             trace.calls += 1
             call = self._call = Call(trace.calls, module, root, args, hub.locator.site(2), trace.steps)
             call.batch = self._loaders.last
             self._count(call)
         except Exception:
-            hub.note_failure()
+            hub.stand_down(self)
             return
         hub.tell(self._before, call)
 
@@ -232,10 +233,19 @@ class CallWatch:
         if is_compiling() or self._hub.quiet or get_ident() != self._hub.thread:
             return
         stack = self._stack
-        if module not in stack:
+        if not any(each is module for each in reversed(stack)):
             return
         while stack.pop() is not module:
             pass
+        hub = self._hub
+        if hub.fallen and self in hub.fallen:
+            return
+        try:
+            self._tell_end(module, args, rest)
+        except Exception:
+            hub.stand_down(self)
+
+    def _tell_end(self, module: nn.Module, args: tuple[Any, ...], rest: tuple[Any, ...]) -> None:
         call, output = self._call, rest[-1]
         if call is None:
             return
@@ -248,7 +258,7 @@ class CallWatch:
             self._hub.tell(handlers, module, args, output, call)
         if call.closely:
             self._hub.tell(self._every, module, args, output, call)
-        if not stack:
+        if not self._stack:
             call.output = output
             if len(rest) == 2:
                 call.kwargs = rest[0]

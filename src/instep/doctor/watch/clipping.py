@@ -1,5 +1,6 @@
 """Clipping: which gradients each call of a clip function was given, and whether a backward added to them afterwards."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -80,11 +81,7 @@ class ClipWatch:
 
     def before_clip(self, called: Called) -> None:
         given = called.argument(0, "parameters")
-        tensors = [given] if isinstance(given, Tensor) else list(given)
-        generator = not isinstance(given, Tensor) and iter(given) is given
-        if generator:  # is read once: hand on one that has everything still
-            called.args = ((tensor for tensor in tensors), *called.args[1:])
-            called.kwargs = {name: value for name, value in called.kwargs.items() if name != "parameters"}
+        generator, tensors = isinstance(given, Iterator), called.listed(0, "parameters")
         limit = called.argument(1, "max_norm", called.kwargs.get("clip_value", 0.0))
         clip = Clip(called.site, called.function, float(limit), self._trace.steps, len(tensors), generator)
         known = [self._parameters.get(id(tensor)) for tensor in tensors]

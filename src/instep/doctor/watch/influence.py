@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.arguments import outputs_of, pick, replaced
+from instep.doctor.arguments import outputs_of, pick, replaced, reads_once
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
@@ -241,7 +241,7 @@ class InfluenceWatch:
             state.layers.clear()
             return
         copied = can_fork()
-        if not is_safe(call.module, copied=copied) or not (copied or is_closed(call.module)):
+        if not is_safe(call.module, copied=copied) or not (copied or (is_closed(call.module) and not reads_once(call))):
             state.done = state.done_time = True
             return
         fact = self._part.roots.get(call.root.number)

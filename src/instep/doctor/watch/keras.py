@@ -43,9 +43,10 @@ class KerasWatch:
         self._open = view = self._view(optimizer)
         if self._hub.resting:
             return
-        variables = called.argument(2, "trainable_variables")
-        weights = [_tensor(variable) for variable in (optimizer._trainable_variables if variables is None else variables)]
-        gradients = list(called.argument(1, "grads"))
+        given = called.argument(2, "trainable_variables")
+        variables = optimizer._trainable_variables if given is None else called.listed(2, "trainable_variables")
+        weights = [_tensor(variable) for variable in variables]
+        gradients = called.listed(1, "grads")
         if not _are_own(gradients, weights):
             self._open = None  # gradients from elsewhere: what they hold is not known
             return

@@ -106,10 +106,9 @@ class LossGraphWatch:
 
     def before_autograd_grad(self, called: Called) -> None:
         """The gradients of a loss for its weights, which an update by hand uses."""
-        outputs, inputs = called.argument(0, "outputs"), called.argument(1, "inputs")
-        loss = outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
-        weights = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or called.kwargs.get("create_graph"):
+        outputs, weights = called.listed(0, "outputs"), called.listed(1, "inputs")
+        loss = outputs[0] if len(outputs) == 1 else None
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or called.argument(4, "create_graph"):
             return
         if all(isinstance(weight, Tensor) and weight.is_leaf for weight in weights):
             self._note(() if called.site is None else (called.site,), called.site, loss)

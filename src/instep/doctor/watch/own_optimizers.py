@@ -92,10 +92,16 @@ class OwnOptimizerWatch:
 
     def _begins(self, optimizer: Any, given: bool) -> KerasOptimizer | None:
         assert self._steps is not None
-        view = self._view(optimizer)
-        if view is None or self._hub.resting:
-            return view
-        view.param_groups[0]["lr"] = _rate(optimizer)
+        if self in self._hub.fallen:
+            return None
+        try:
+            view = self._view(optimizer)
+            if view is None or self._hub.resting:
+                return view
+            view.param_groups[0]["lr"] = _rate(optimizer)
+        except Exception:
+            self._hub.stand_down(self)
+            return None
         closure = given and self._trace.backwards == 0
         self._hub.tell((self._steps.step_begins,), view, closure, self._hub.locator.site(2))
         return view

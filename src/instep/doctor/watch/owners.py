@@ -122,8 +122,7 @@ class OwnerWatch:
 
     def before_autograd_grad(self, called: Called) -> None:
         if self._trace.backwards - self._phases.backwards <= WALKS[-1]:
-            inputs = called.argument(1, "inputs")
-            self._bare.note_inputs([inputs] if isinstance(inputs, Tensor) else inputs or ())
+            self._bare.note_inputs(called.listed(1, "inputs"))
 
     def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
         if root is not None and root.sharded:
@@ -175,7 +174,7 @@ class OwnerWatch:
     def after_backward(self, called: Called) -> None:
         """Look for leaves of the graph just walked that have got no gradient: a function of the user's own gave None for them."""
         walked, self._walked = self._walked, []
-        if called.kwargs.get("inputs") is not None:
+        if called.argument(4, "inputs") is not None:
             return
         for reference in walked:
             leaf = reference()

@@ -79,6 +79,9 @@ class ScaleWatch:
         if is_compiling() or self._call is None or self._hub.quiet or not module._parameters:
             return
         call, self._call = self._call, None
+        self._hub.tell((self._look,), module, args, call)
+
+    def _look(self, module: nn.Module, args: tuple[Any, ...], call: Call) -> None:
         input = args[0] if args else None
         if not isinstance(module, LAYERS) or not isinstance(input, Tensor) or not input.is_floating_point() or not input.numel():
             return
@@ -86,9 +89,6 @@ class ScaleWatch:
         if key not in self._part.inputs:
             self._part.inputs[key] = InputScale(call.root.number, call.site, type(module).__name__, first_step=call.step)
         known = self._part.inputs[key]
-        self._hub.tell((self._measure,), known, input)
-
-    def _measure(self, known: InputScale, input: Tensor) -> None:
         self._hub.read(torch.stack(torch.aminmax(input.detach())), partial(_note, known))
 
 

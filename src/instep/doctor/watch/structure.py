@@ -4,11 +4,10 @@ import difflib
 import linecache
 import re
 import weakref
-from collections import OrderedDict, defaultdict, deque
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
-from instep.doctor.scopes import local_names
+from instep.doctor.networks_by_name import Bindings, containers_of, scopes, tensor_dicts
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls, Root
@@ -91,6 +90,7 @@ class Sharing:
     parameters: int
     site: str | None = None
     both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
+    scope: str = ""  # where it has both names
 
 
 @dataclass
@@ -102,6 +102,7 @@ class Structure:
     twins: list[Twin] = field(default_factory=list)
     symmetries: dict[int, Symmetry] = field(default_factory=dict)
     sharings: dict[str, Sharing] = field(default_factory=dict)
+    loose: set[str] = field(default_factory=set)  # names that stood for several networks
     first_sites: dict[int, str | None] = field(default_factory=dict)  # of the first call of each root
 
 
@@ -119,6 +120,7 @@ class StructureWatch:
         self._phases = trace.part(Phases)
         self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
         self._looked: dict[int, int] = {}
+        self._bindings = Bindings(self._part.loose)
 
     def on_root_seen(self, module: nn.Module, root: Root) -> None:
         if not root.parameters:
@@ -169,13 +171,14 @@ class StructureWatch:
             if len(places) > 1:
                 self._note_alias(kept[key], [place.rpartition(".")[2] for place in places], "attribute")
 
-    def _note_alias(self, module: nn.Module, names: list[str], how: str) -> None:
+    def _note_alias(self, module: nn.Module, names: list[str], how: str, scope: str = "") -> None:
         teachers = [name for name in names if TEACHER.search(name)]
-        students = [name for name in names if not TEACHER.search(name)]
+        students = [name for name in names if not TEACHER.search(name) and f"{scope}:{name}" not in self._part.loose]
         count = sum(1 for _ in module.parameters())
         if teachers and students and count:
             key = f"{teachers[0]}={students[0]}"
-            self._part.sharings.setdefault(key, Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1)))
+            sharing = Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1), scope=scope)
+            self._part.sharings.setdefault(key, sharing)
 
     def after_call(self, call: Call) -> None:
         """Two names for one module in the caller's own scope, one of them a teacher's."""
@@ -192,16 +195,24 @@ class StructureWatch:
         return sum(number == call.root.number and step == call.step for number, step, _ in self._modes) > 1
 
     def _look_at_names(self, call: Call) -> None:
-        for scope in self._scopes():
+        learns = self._learns(call.module)
+        for place, scope in scopes(self._hub.locator):
+            self._bindings.note(place, scope)
             names = [name for name, value in scope.items() if value is call.module]
-            if len(names) > 1:
-                self._note_alias(call.module, names, "name")
-            for container, names in _containers_of(call.module, scope):
-                self._note_alias(container, names, "name")
+            if len(names) > 1 and learns:
+                self._note_alias(call.module, names, "name", place)
+            for container, names in containers_of(call.module, scope):
+                if learns or self._learns(container):
+                    self._note_alias(container, names, "name", place)
             if call.grad:  # without, an average may stand in the model for a while
                 self._look_at_tensors(call, scope)
         for sharing in self._part.sharings.values():
             sharing.both += 1
+
+    def _learns(self, module: nn.Module) -> bool:
+        """Whether a gradient has come to any of its parameters; where none has, the student is another network."""
+        known = (self._parameters.get(id(tensor)) for tensor in module.parameters())
+        return any(parameter is not None and parameter.arrivals for parameter in known)
 
     def _look_at_tensors(self, call: Call, scope: dict[str, Any]) -> None:
         """A teacher that is a dictionary of tensors, for functional_call, and has the memory of the student's."""
@@ -209,27 +220,11 @@ class StructureWatch:
         for name, value in scope.items():
             if not AVERAGE.search(name) or isinstance(value, nn.Module) or value is scope:
                 continue
-            for weights in _tensor_dicts(value):
+            for weights in tensor_dicts(value):
                 count = sum(tensor.data_ptr() in live for tensor in weights.values())
                 if count and count >= 0.5 * len(live):
                     key = f"{name}={call.root.name}"
                     self._part.sharings.setdefault(key, Sharing(name, call.root.name, "name", count, self._hub.locator.site(1)))
-
-    def _scopes(self) -> Iterator[dict[str, Any]]:
-        """The names that the user's frames know, and those in the dictionaries and objects that stand there."""
-        seen: set[int] = set()
-        for frame in self._hub.locator.frames():
-            if not self._hub.locator._file(frame):
-                continue
-            for names in (local_names(frame), dict(frame.f_globals) if id(frame.f_globals) not in seen else {}):
-                if len(seen) > 64:
-                    return
-                seen.add(id(frame.f_globals))
-                yield names
-                for value in list(names.values()):
-                    if id(value) not in seen and (inner := _names_in(value)):
-                        seen.add(id(value))
-                        yield inner
 
     def _find_copies(self) -> None:
         """Two modules of one class, neither inside the other, with the same memory for every parameter."""
@@ -361,53 +356,6 @@ class StructureWatch:
                 if pattern.search(line) and str(value) in line:
                     return f"{file}:{number}"
         return sites[0] if sites else None
-
-
-def _containers_of(module: nn.Module, scope: dict[str, Any]) -> Iterator[tuple[nn.Module, list[str]]]:
-    """Containers in a scope that hold a module, and the names of those that hold the same ones: shallow copies of each other."""
-    groups: dict[tuple[Any, ...], list[tuple[str, Any]]] = {}
-    for name, value in scope.items():
-        held = _held_modules(value)
-        if any(each is module for each in held):
-            groups.setdefault((type(value), *map(id, held)), []).append((name, value))
-    for group in groups.values():
-        if len({id(value) for _, value in group}) > 1:
-            parts = nn.ModuleList(_held_modules(group[0][1]))
-            yield parts, [name for name, _ in group]
-
-
-def _held_modules(value: Any) -> list[nn.Module]:
-    """The modules right inside of a module, a list or a dictionary."""
-    if isinstance(value, nn.Module):
-        return [each for each in value._modules.values() if each is not None]
-    if type(value) in (dict, OrderedDict):
-        value = list(value.values())
-    if type(value) not in (list, tuple) or not value or not all(isinstance(each, nn.Module) for each in value):
-        return []
-    return list(value)
-
-
-def _tensor_dicts(value: Any) -> list[dict[str, Tensor]]:
-    """A dictionary of tensors, or those that an object keeps."""
-    plain = (dict, OrderedDict, defaultdict)  # others may do anything when they are asked for what they hold
-    if type(value) in plain:
-        kept = value
-    else:
-        kept = vars(value) if hasattr(value, "__dict__") and not isinstance(value, (dict, type, Tensor, ModuleType)) else {}
-    places = [kept, *kept.values()] if len(kept) <= 4096 else []
-    found = [each for each in places if type(each) in plain and each]
-    return [each for each in found if all(isinstance(tensor, Tensor) for tensor in each.values())]
-
-
-def _names_in(value: Any) -> dict[str, Any]:
-    """What a dictionary, or an object that is no module, calls the networks in it."""
-    if type(value) in (dict, OrderedDict, defaultdict):  # others may do anything when they are asked for what they hold
-        found = {name: each for name, each in list(value.items())[:32] if isinstance(name, str)}
-    elif isinstance(value, (dict, nn.Module, type, Tensor, ModuleType)) or not hasattr(value, "__dict__"):
-        return {}
-    else:
-        found = dict(list(vars(value).items())[:64])
-    return found if sum(isinstance(each, nn.Module) or bool(_held_modules(each)) for each in found.values()) > 1 else {}
 
 
 def _note_spread(symmetry: Symmetry, values: list[float]) -> None:
