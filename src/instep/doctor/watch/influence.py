@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.arguments import outputs_of, pick, replaced, reads_once
+from instep.doctor.arguments import outputs_of, pick, reads_once, replaced
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
