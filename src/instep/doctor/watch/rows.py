@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subse
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
@@ -76,7 +77,7 @@ class Round:
     whole: float = 0.0  # that of all of them
 
 
-@dataclass(slots=True)
+@record_class
 class Draw:
     """Random indices that one line draws."""
 
@@ -86,7 +87,7 @@ class Draw:
     same: int = 0  # steps in a row that drew what the step before had drawn
 
 
-@dataclass
+@part_class
 class Rows:
     """The part of the trace about samples."""
 

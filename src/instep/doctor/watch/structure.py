@@ -6,7 +6,7 @@ import re
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.scopes import local_names
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
@@ -31,7 +32,7 @@ LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
 
 
-@dataclass(slots=True)
+@record_class
 class Shared:
     """One layer several times in a list of layers."""
 
@@ -42,7 +43,7 @@ class Shared:
     parameters: int
 
 
-@dataclass(slots=True)
+@record_class
 class Typo:
     """A flag on a parameter or module that torch does not know."""
 
@@ -53,7 +54,7 @@ class Typo:
     where: str | None = None
 
 
-@dataclass(slots=True)
+@record_class
 class Twin:
     """Two weights that were equal when the model was first called."""
 
@@ -65,7 +66,7 @@ class Twin:
     drift: float = 0.0  # largest difference now
 
 
-@dataclass(slots=True)
+@record_class
 class Symmetry:
     """A weight whose rows, or columns, were all equal before the first step."""
 
@@ -79,7 +80,7 @@ class Symmetry:
     spread: float | None = None  # of the rows now, against the largest weight; 0 where everything is zero
 
 
-@dataclass(slots=True)
+@record_class
 class Sharing:
     """A teacher that has the student's own parameters."""
 
@@ -91,7 +92,7 @@ class Sharing:
     both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
 
 
-@dataclass
+@part_class
 class Structure:
     """The part of the trace about how models are built."""
 
