@@ -5,9 +5,11 @@ AdamW, clipping and a schedule in the loop, after the first steps, which are all
 steps. Every watched block stands between unwatched ones of the same run; the table shows the ratio of the means of the fastest
 third of each kind, and the median of the ratios of neighbours. Then whole scripts, each a process of its own, with `python` and
 with `instep doctor` in turns: importing the doctor, the first steps and the report are in it; compiling the doctor's source,
-which happens once, is not. Last, memory over 100,000 watched steps.
+which happens once, is not. Then memory over 100,000 watched steps. Last, counts that no load of the machine changes: Python
+functions that a step calls when it is not watched, when it is, and while the doctor rests; and the page faults of a step, which
+depend on how memory happens to be laid out and may make a step of large tensors faster or slower.
 
-    python benchmarks/doctor.py [--rounds 15] [--profile] [--only steps|scripts|memory]
+    python benchmarks/doctor.py [--rounds 15] [--profile] [--only steps|scripts|memory|counts]
 """
 
 import argparse
@@ -220,6 +222,33 @@ def measure_scripts(rounds: int) -> None:
             print(f"script, {kind:<30}{statistics.median(plain):>10.2f}{statistics.median(ratios):>8.3f}{'':>12}{1.07:>7.2f}")
 
 
+def count(work: Work, *, watched: bool, before: int, steps: int = 16) -> tuple[float, float]:
+    """Python functions that a step calls, and its page faults."""
+    with Watcher() if watched else nullcontext():
+        going_on = training(work)
+        for _ in range(before):
+            next(going_on)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(steps):
+            next(going_on)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+        profiler = cProfile.Profile(builtins=False)
+        profiler.enable()
+        for _ in range(steps):
+            next(going_on)
+        profiler.disable()
+    return sum(entry.callcount for entry in profiler.getstats()) / steps, faults / steps
+
+
+def measure_counts() -> None:
+    """Of one work of each kind, after 32 steps and, where the doctor rests by then, after those that are all watched."""
+    print(f"\n{'Python calls (page faults) a step':<38}{'plain':>16}{'watched':>16}{'resting':>16}")
+    for work in {work.name.partition(",")[0]: work for work in WORKS}.values():
+        counts = [count(work, watched=False, before=32), count(work, watched=True, before=32)]
+        counts.append(count(work, watched=True, before=FIRST + 8))
+        print(f"{work.name:<38}" + "".join(f"{calls:>8.0f} {f'({faults:.0f})':>7}" for calls, faults in counts))
+
+
 def measure_memory(steps: int = 100_000) -> None:
     """What the process holds, at a few moments of a long watched run."""
     print(f"\n{'watched steps':<38}{'MB':>10}{'objects':>10}")
@@ -237,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--only", choices=("steps", "scripts", "memory"))
+    parser.add_argument("--only", choices=("steps", "scripts", "memory", "counts"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.profile:
@@ -253,6 +282,8 @@ def main() -> None:
         measure_scripts(max(given.rounds // 3, 1))
     if given.only in (None, "memory"):
         measure_memory()
+    if given.only in (None, "counts"):
+        measure_counts()
 
 
 if __name__ == "__main__":

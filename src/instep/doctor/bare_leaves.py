@@ -8,12 +8,12 @@ grows from one backward to the next, since nobody uses or clears it.
 import functools
 import weakref
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.records import record_class
 from instep.doctor.scopes import held, local_names
 from instep.doctor.sites import Locator
 
@@ -21,7 +21,7 @@ NODES = 20_000
 NOBODY = -1  # the root of a parameter that no module has
 
 
-@dataclass(slots=True)
+@record_class
 class BareLeaf:
     """One of them, as it was when it was seen first."""
 

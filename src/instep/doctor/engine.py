@@ -10,6 +10,7 @@ from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace, Unjudged
 from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.compiled import Compiled
+from instep.doctor.watch.phases import Phases
 
 # Rules that need whole weights, or another forward, which is a collective where weights are sharded.
 WHOLE = (
@@ -69,6 +70,13 @@ class Engine:
         while self._due <= steps:
             self._due = next(self._next)
         self._hub.say("on_judge")
+        phases = self._trace.part(Phases)
+        phases.counted = {}
+        self._ask_all()
+        phases.counted = None
+        self._tell()
+
+    def _ask_all(self) -> None:
         for rule in self._rules:
             if self._is_too_short(rule) or rule.id in self._unjudged:
                 continue
@@ -82,7 +90,6 @@ class Engine:
             if rule.revocable:
                 self._found = {key: old for key, old in self._found.items() if old.id != rule.id or key in found}
             self._found.update(found)
-        self._tell()
 
     def _ask(self, rule: Rule) -> Iterator[Finding]:
         margins = self._trace.margins

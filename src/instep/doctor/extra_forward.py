@@ -46,6 +46,24 @@ def is_safe(module: nn.Module, *, copied: bool = False) -> bool:
     return size <= LARGEST and all(_is_safe_part(part, copied) for part in module.modules())
 
 
+def is_torchs(module: nn.Module) -> bool:
+    """Whether a module and all its parts are torch's own and nobody listens to them.
+
+    What their forwards write to is known. No copy of the process is needed then: one costs as much as many small forwards.
+    """
+    if _is_observed() or not all(type(part).__module__.startswith("torch.nn.modules.") for part in module.modules()):
+        return False
+    return is_safe(module)
+
+
+def _is_observed() -> bool:
+    """Whether somebody else would notice a forward: a profiler, a mode, hooks on all modules (one each is the doctor's)."""
+    hooks = torch.nn.modules.module
+    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    others = len(hooks._global_forward_hooks) > 1 or len(hooks._global_forward_pre_hooks) > 1
+    return bool(modes or others or torch.is_autocast_enabled("cpu") or torch.autograd._profiler_enabled())
+
+
 def _is_safe_part(part: nn.Module, copied: bool) -> bool:
     hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
     if isinstance(part, torch.jit.ScriptModule) or (hooks and (not copied or any(map(_reaches, hooks)))):

@@ -38,7 +38,8 @@ class Patch:
     A target is "module:name" or "module:Class.name". With `subclasses`, the method of every subclass that has its own is
     patched too; with `late`, the package may be imported later, or never. Calls inside another call of the same `group` (the
     event, unless said) stay silent: only the outermost is told. What is rare, and must not be missed in a long run, is `always`
-    told; the rest only while the doctor is awake (see `step_sampling`).
+    told; the rest only while the doctor is awake (see `step_sampling`). `outside_steps`: not told while an optimizer steps, which
+    may call it for every parameter.
     """
 
     event: str
@@ -47,6 +48,7 @@ class Patch:
     group: str = ""
     always: bool = False
     late: bool = False
+    outside_steps: bool = False
 
 
 class Called:
@@ -118,6 +120,7 @@ class Patches:
         self._installed: list[Replaced] = []
         self._late: list[Patch] = []
         self._depths: dict[str, list[int]] = {}
+        self._outside: list[list[int]] = []  # depths of what is not told while an optimizer steps
 
     def install(self, patches: Iterable[Patch]) -> None:
         for patch in patches:
@@ -148,6 +151,8 @@ class Patches:
         known = {id(each.original): each for each in self._installed if not isinstance(each.owner, type)}
         for module in list(sys.modules.values()):
             file = getattr(module, "__file__", None) or ""
+            if "/torch/" in file and module.__name__.startswith("torch."):
+                continue  # more than a thousand
             if not isinstance(module, ModuleType) or not (is_users(file) or (not file and module.__name__ == "__main__")):
                 continue
             for name, value in list(vars(module).items()):
@@ -206,7 +211,16 @@ class Patches:
             if not each.always and vars(each.owner).get(each.name) is each.wrapper:
                 setattr(each.owner, each.name, each.original)
 
+    def before_step(self, step: Any) -> None:
+        for depth in self._outside if not step.closure else ():  # a closure is the user's own
+            depth[0] = 1
+
+    def after_step(self, _: Any) -> None:
+        for depth in self._outside:
+            depth[0] = 0
+
     def on_wake(self) -> None:
+        self.after_step(None)  # the last one may have failed
         for each in self._installed:
             if not each.always and vars(each.owner).get(each.name) is each.original:
                 setattr(each.owner, each.name, each.wrapper)
@@ -231,6 +245,8 @@ class Patches:
         depth = self._depths.setdefault(patch.group or event, [0])
 
         always = patch.always
+        if patch.outside_steps and not any(depth is each for each in self._outside):
+            self._outside.append(depth)
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:

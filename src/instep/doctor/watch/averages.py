@@ -6,7 +6,7 @@ concerned.
 
 import ast
 import linecache
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.mean_sources import takes_mean
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass
 from instep.doctor.watch.losses import LossKind
@@ -23,7 +24,7 @@ LIMIT = 64
 MEANS = ("mean", "fmean", "average", "nanmean")
 
 
-@dataclass(slots=True)
+@record_class
 class Average:
     """Mean losses of one line, over passes of a loader without training."""
 
@@ -38,7 +39,7 @@ class Average:
     unweighted: bool | None = None  # whether the source divides by the number of batches; None: not read
 
 
-@dataclass
+@part_class
 class Averages:
     """The part of the trace about averages over batches."""
 
@@ -201,5 +202,5 @@ def _has(tree: ast.AST, kind: type[ast.AST]) -> bool:
     return any(isinstance(node, kind) for node in ast.walk(tree))
 
 
-PATCHES = [Patch("number", ("torch:Tensor.item", "torch:Tensor.__float__"))]
+PATCHES = [Patch("number", ("torch:Tensor.item", "torch:Tensor.__float__"), outside_steps=True)]
 OBSERVERS = [AverageWatch]

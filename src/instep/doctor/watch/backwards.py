@@ -3,7 +3,7 @@
 import math
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.loaders import Loaders
@@ -63,7 +64,7 @@ class Sentinel:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(slots=True, eq=False)
+@record_class
 class Backward:
     """One backward call."""
 
@@ -86,7 +87,7 @@ class Backward:
     dropped: int = 0  # of those, how many were cleared unused
 
 
-@dataclass(slots=True)
+@record_class
 class BackwardSite:
     """All backwards from one line."""
 
@@ -110,7 +111,7 @@ class BackwardSite:
     graphs: deque[Any] = field(default_factory=lambda: deque(maxlen=64))  # weak references to sentinels
 
 
-@dataclass
+@part_class
 class Backwards:
     """The part of the trace about backward calls."""
 

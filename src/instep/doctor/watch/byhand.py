@@ -4,13 +4,14 @@ Bare tensors belong to no module and no optimizer; they are found by walking the
 beginning of a run is looked at.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, beginning
@@ -19,7 +20,7 @@ LOOKED_AT = 64  # backwards
 NODES = 500
 
 
-@dataclass
+@part_class
 class ByHand:
     """The part of the trace about updates by hand."""
 

@@ -6,7 +6,7 @@ then its children are the roots.
 
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import get_ident
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
@@ -90,7 +91,7 @@ class Call:
         self.closely = False  # whether somebody wants every module inside it: set that in `before_call`
 
 
-@dataclass(slots=True)
+@record_class
 class CallKind:
     """Root calls of one module, in one mode, from one line, on batches of one loader."""
 
@@ -137,7 +138,7 @@ def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-@dataclass
+@part_class
 class Calls:
     """The part of the trace about root calls."""
 

@@ -4,7 +4,7 @@ import itertools
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.gradients import Gradients
 
@@ -20,7 +21,7 @@ LIMIT = 128
 PROBES = 4  # tensors from the front and from the back of a state dict whose versions are noted
 
 
-@dataclass(slots=True)
+@record_class
 class Load:
     """Calls of `load_state_dict` of one module class from one line."""
 
@@ -42,7 +43,7 @@ class Load:
     files: int = 0  # files read before
 
 
-@dataclass(slots=True)
+@record_class
 class Save:
     """Calls of `torch.save` from one line."""
 
@@ -56,7 +57,7 @@ class Save:
     step: int = 0
 
 
-@dataclass
+@part_class
 class Checkpoints:
     """The part of the trace about checkpoints."""
 

@@ -1,7 +1,7 @@
 """Clipping: which gradients each call of a clip function was given, and whether a backward added to them afterwards."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.scopes import local_names
 from instep.doctor.sites import Locator
 from instep.doctor.tallies import Tally
@@ -21,7 +22,7 @@ MEASURING = 1e4  # a clip with a larger limit only measures
 LIMIT = 256
 
 
-@dataclass(slots=True)
+@record_class
 class Clip:
     """One call of a clip function. Numbers of parameters, unless said."""
 
@@ -38,7 +39,7 @@ class Clip:
     norm: float | None = None  # what it returned, where reading it is free
 
 
-@dataclass(slots=True)
+@record_class
 class ClipPlace(Tally):
     """All clips from one line."""
 
@@ -56,7 +57,7 @@ class ClipPlace(Tally):
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class Clipping:
     """The part of the trace about clipping."""
 

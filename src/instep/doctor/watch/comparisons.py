@@ -6,7 +6,7 @@ of dimensions and leave at once.
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import get_ident
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.compiler import is_compiling
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import UNSEEN, Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Pass, tensors
@@ -27,7 +28,7 @@ PLACES = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+@record_class
 class Crossed:
     """Comparisons at one line that gave n × n."""
 
@@ -38,7 +39,7 @@ class Crossed:
     shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-@dataclass
+@part_class
 class Comparisons:
     """The part of the trace about comparisons."""
 

@@ -4,16 +4,17 @@ Compiled code is compiled again when the hooks and functions that it met have ch
 when that happens too often. So all of them stay where they are from the first `torch.compile` on.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 
 LIMIT = 8
 
 
-@dataclass
+@part_class
 class Compiled:
     """The part of the trace about compiled code."""
 

@@ -6,7 +6,7 @@ belong to one batch, whether the sum was cleared or written by hand.
 
 import weakref
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeGuard
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from instep.doctor.hub import Hub
 from instep.doctor.mean_losses import are_counts, divisor, is_mean
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards, past_ones
@@ -28,7 +29,7 @@ LIMIT = 256
 WAITS = 6  # backwards on an accelerator after which values are looked at, for which the program waits
 
 
-@dataclass(slots=True)
+@record_class
 class Cycles(Tally):
     """The update cycles of one optimizer."""
 
@@ -65,7 +66,7 @@ class Cycles(Tally):
         self.last_step = step
 
 
-@dataclass(slots=True)
+@record_class
 class BackwardPlace(Tally):
     """All backwards from one line, by what became of them."""
 
@@ -83,7 +84,7 @@ class BackwardPlace(Tally):
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class CyclePart:
     """The part of the trace about update cycles."""
 

@@ -1,6 +1,6 @@
 """Dropouts: those that drop in eval mode, and how much is dropped in train mode."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import nn
@@ -9,6 +9,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from instep.doctor.dropout_sources import drops_by_hand
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, CallKind, CallWatch, Root
@@ -18,7 +19,7 @@ EXTREME = 0.8
 LIMIT = 256
 
 
-@dataclass(slots=True)
+@record_class
 class Leak:
     """Dropout that was active while the module that called it was in eval mode."""
 
@@ -33,7 +34,7 @@ class Leak:
     first_step: int = 0
 
 
-@dataclass(slots=True)
+@record_class
 class Drop(Tally):
     """One place that drops in train mode."""
 
@@ -46,7 +47,7 @@ class Drop(Tally):
     p: float = 0.0  # the last
 
 
-@dataclass
+@part_class
 class Dropouts:
     """The part of the trace about dropout."""
 

@@ -3,7 +3,7 @@
 People evaluate after an epoch, and call `train()` before one. Modes are told also while the doctor rests.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -12,6 +12,7 @@ from torch import nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 
@@ -19,7 +20,7 @@ LEAST = 2  # steps between two boundaries
 LIMIT = 4096
 
 
-@dataclass
+@part_class
 class Epochs:
     """The part of the trace about epochs: steps before each evaluation and before each call of train()."""
 

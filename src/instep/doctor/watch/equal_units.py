@@ -4,13 +4,14 @@ Random weights behind such a layer set its units apart again in the first steps,
 Constant weights are left to `structure`, which looks whether they stay equal: a last layer may well begin at one number.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.gradients import Gradients
@@ -22,7 +23,7 @@ DRAWN = 0.9  # share of different numbers in one row
 OTHERS = (nn.Embedding, nn.EmbeddingBag, nn.MultiheadAttention, _NormBase, nn.LayerNorm, nn.GroupNorm, _ConvTransposeNd)
 
 
-@dataclass(slots=True)
+@record_class
 class EqualUnits:
     """A layer that is not the last, all of whose units began with the same weights."""
 
@@ -32,7 +33,7 @@ class EqualUnits:
     shape: tuple[int, ...]
 
 
-@dataclass
+@part_class
 class EqualStarts:
     """The part of the trace about units that begin alike."""
 

@@ -1,7 +1,7 @@
 """What losses are fed: normalised or not, over which axis, with which shapes and targets. One record a function and line."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, origin
@@ -44,7 +45,7 @@ BOUNDS = {
 }
 
 
-@dataclass(slots=True)
+@record_class
 class Feed(Tally):
     """What calls of one loss function from one line were fed. Counts are of calls that were looked at, unless said."""
 
@@ -84,7 +85,7 @@ class Feed(Tally):
     negative_target: int = 0  # kl_div: target below 0 without log_target
 
 
-@dataclass
+@part_class
 class Feeds:
     """The part of the trace about what losses are fed."""
 

@@ -9,7 +9,7 @@ cannot be looked at, a call that clears is believed.
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
 
@@ -71,7 +72,7 @@ class Parameter:
         self.fed = 0  # steps that found a gradient in it
 
 
-@dataclass(slots=True)
+@record_class
 class Discard:
     """Gradients of one backward that were cleared before any step used them."""
 
@@ -80,7 +81,7 @@ class Discard:
     step: int
 
 
-@dataclass
+@part_class
 class Gradients:
     """The part of the trace about gradients."""
 

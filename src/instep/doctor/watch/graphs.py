@@ -5,12 +5,13 @@ A sentinel in the metadata of a graph node lives exactly as long as the node.
 
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
@@ -28,7 +29,7 @@ class Sentinel:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(slots=True)
+@record_class
 class GraphPlace(Tally):
     """The graphs of the backwards from one line, or of the calls from one line."""
 
@@ -44,7 +45,7 @@ class GraphPlace(Tally):
     )  # (backwards, nodes of the graph), at 4, 8, 16, … of those that retain
 
 
-@dataclass(slots=True)
+@record_class
 class Inner:
     """What one layer gave, at one in `SPARSE` backwards."""
 
@@ -57,7 +58,7 @@ class Inner:
     last: int = -1  # backwards begun at the last sample: a layer that is shared is called several times
 
 
-@dataclass
+@part_class
 class Graphs:
     """The part of the trace about graphs."""
 

@@ -1,13 +1,14 @@
 """Clipping that is written by hand, after the step: gradients that a step has used become smaller, and are cleared then."""
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.optimizers import Step
@@ -16,7 +17,7 @@ PROBES = 2
 SMALL = 1 << 16
 
 
-@dataclass(slots=True)
+@record_class
 class LateClip:
     """Steps from one line, and what became of the gradients that they had used."""
 
@@ -27,7 +28,7 @@ class LateClip:
     by: float = 1.0  # the smallest factor
 
 
-@dataclass
+@part_class
 class LateClips:
     """The part of the trace about clipping by hand."""
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.optimizers import Step
 
@@ -12,7 +13,7 @@ LIMIT = 64
 FADED = 1e-4  # of the highest rate so far
 
 
-@dataclass(slots=True)
+@record_class
 class HandRate:
     """The highest learning rate of an optimizer's groups, as its steps found it."""
 
@@ -29,7 +30,7 @@ class HandRate:
     seen: int = 0  # steps before the last look
 
 
-@dataclass
+@part_class
 class HandRates:
     """The part of the trace about rates that are written by hand. Those of schedulers are among them."""
 

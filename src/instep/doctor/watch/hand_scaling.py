@@ -8,7 +8,7 @@ gradients that are divided by that constant after they were clipped.
 import math
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -30,7 +31,7 @@ SMALL = 1 << 16
 LEAST = 8.0  # a smaller factor is no loss scale
 
 
-@dataclass(slots=True)
+@record_class
 class Cuts:
     """What gradients were after a scaled backward and at the scaler's step, from one line."""
 
@@ -40,7 +41,7 @@ class Cuts:
     looks: deque[tuple[tuple[float, ...], tuple[float, ...]]] = field(default_factory=lambda: deque(maxlen=64))
 
 
-@dataclass(slots=True)
+@record_class
 class DividedClip(Tally):
     """Clips from one line of gradients of a loss that was multiplied by hand."""
 
@@ -52,7 +53,7 @@ class DividedClip(Tally):
     scale: float = 0.0
 
 
-@dataclass
+@part_class
 class HandScaling:
     """The part of the trace about clipping or scaling by hand."""
 

@@ -6,7 +6,7 @@ samples as there are targets); until it has told something, a few times for each
 sequences become longer: a mask that was right for short ones may leave out the rest.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from instep.doctor.arguments import outputs_of, pick, reads_once, replaced
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
-from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe
+from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe, is_torchs
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
 from instep.doctor.loss_terms import picked_classes
 from instep.doctor.mixing import Mixing, find_mixing
 from instep.doctor.patches import Called
 from instep.doctor.positions import Layout, padding, predicted_numbers, shifted, telling_positions
+from instep.doctor.records import part_class, record_class
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -42,7 +43,7 @@ AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tri
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
 
 
-@dataclass(slots=True)
+@record_class
 class Layer:
     """A layer that takes the batch for time."""
 
@@ -52,7 +53,7 @@ class Layer:
     batch: int
 
 
-@dataclass(slots=True)
+@record_class
 class Influence:
     """What extra forwards of one root have shown."""
 
@@ -78,7 +79,7 @@ class Influence:
     told_time: bool = False
 
 
-@dataclass
+@part_class
 class Influences:
     """The part of the trace about influence."""
 
@@ -240,7 +241,7 @@ class InfluenceWatch:
         if batch is None and not shift:
             state.layers.clear()
             return
-        copied = can_fork()
+        copied = can_fork() and not is_torchs(call.module)
         if not is_safe(call.module, copied=copied) or not (copied or (is_closed(call.module) and not reads_once(call))):
             state.done = state.done_time = True
             return

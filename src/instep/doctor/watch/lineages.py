@@ -7,7 +7,7 @@ values, as they were when `state_dict()` was called on a model that had been tra
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from instep.doctor.bare_leaves import sample
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls, Root
 
@@ -22,7 +23,7 @@ LIMIT = 256
 Values = tuple[float, ...]
 
 
-@dataclass
+@part_class
 class Lineages:
     """The part of the trace about lineages."""
 

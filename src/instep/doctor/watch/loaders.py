@@ -2,7 +2,7 @@
 
 import weakref
 from collections import UserDict, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import get_ident
 from typing import Any
 
@@ -12,13 +12,14 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 
 LIMIT = 256
 FEEDING = 0.025  # of all backwards, the least that come on batches of loaders: one may be cut into many pieces
 
 
-@dataclass(slots=True)
+@record_class
 class Loader:
     """One DataLoader."""
 
@@ -59,7 +60,7 @@ class Pass:
         self.batch: weakref.ref[Any] | None = None  # the first tensor of the last batch
 
 
-@dataclass
+@part_class
 class Loaders:
     """The part of the trace about loaders."""
 

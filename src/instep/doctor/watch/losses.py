@@ -1,7 +1,7 @@
 """Losses: every call of a loss function of torch's, by function and line, with what it was fed."""
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
@@ -33,7 +34,7 @@ BOUNDED = frozenset(
 SCALING = frozenset(f"{name}Backward0" for name in ("Mul", "Add", "Sub", "Rsub", "Div", "Neg"))
 
 
-@dataclass(slots=True)
+@record_class
 class LossKind(Tally):
     """Calls of one loss function from one line."""
 
@@ -53,7 +54,7 @@ class LossKind(Tally):
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class Losses:
     """The part of the trace about losses."""
 

@@ -1,7 +1,7 @@
 """Losses by hand, read from their graphs at backward: shapes that broadcast, softmax over the batch, gradients of zero."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
@@ -22,6 +22,7 @@ from instep.doctor.loss_terms import (
     summed_scores,
 )
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward, Backwards
@@ -46,7 +47,7 @@ TOTALS = ("Dot", "Bmm")  # of two vectors
 LINEAR = {"Sum", "Mean", "Nansum", "Neg", "Add", "Sub", "Rsub", "Mul", "Div"} | SHAPES
 
 
-@dataclass(slots=True)
+@record_class
 class GraphSite(Tally):
     """Backwards from one line, as seen in their graphs; of a helper, those from one of the lines that call it."""
 
@@ -72,7 +73,7 @@ class GraphSite(Tally):
     looks: int = 0  # backwards in that phase
 
 
-@dataclass(slots=True)
+@record_class
 class RowSoftmax(Tally):
     """Root calls of one kind of module whose output is a softmax over the batch."""
 
@@ -84,7 +85,7 @@ class RowSoftmax(Tally):
     shape: tuple[int, ...] = ()
 
 
-@dataclass
+@part_class
 class LossGraphs:
     """The part of the trace about the graphs of losses."""
 

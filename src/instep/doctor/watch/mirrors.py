@@ -6,13 +6,14 @@ that is a consistency loss.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import glimpse
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
@@ -28,7 +29,7 @@ LARGEST = 1 << 16  # numbers in a target
 CLOSE = 1e-5  # of the spread of the target: rounding
 
 
-@dataclass(slots=True)
+@record_class
 class Mirror:
     """Calls of one loss from one line in one phase, in steps in which a model was called with and without gradient."""
 
@@ -44,7 +45,7 @@ class Mirror:
     last_step: int = 0
 
 
-@dataclass
+@part_class
 class Mirrors:
     """The part of the trace about mirrors."""
 

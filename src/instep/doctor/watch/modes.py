@@ -1,7 +1,7 @@
 """Modes: in which mode the models that are stepped were called, and calls whose graphs nobody used."""
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Sentinel
@@ -21,7 +22,7 @@ TRAIN, EVAL = 1, 2
 LIMIT = 256
 
 
-@dataclass(slots=True)
+@record_class
 class Mode(Tally):
     """One model."""
 
@@ -46,7 +47,7 @@ class Mode(Tally):
     graphs: list[Any] = field(default_factory=list)  # of those, until the next backward: weak references to sentinels
 
 
-@dataclass(slots=True)
+@record_class
 class Stretch:
     """Calls in train mode from one line that no backward came of: how they came in rows."""
 
@@ -67,7 +68,7 @@ class Stretch:
     unused: int = 0  # with grad: calls in a pass over a loader in which no backward came
 
 
-@dataclass
+@part_class
 class Modes:
     """The part of the trace about modes."""
 

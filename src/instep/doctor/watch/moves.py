@@ -1,7 +1,7 @@
 """Parameters that move where they should not: frozen ones in a step, ones written between forward and backward, or twice."""
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from instep.doctor.bare_leaves import sample
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
@@ -22,7 +23,7 @@ CHECKED = 4  # parameters whose values are compared
 LOUD = 32  # parameters whose gradients are looked at after a backward and before its step
 
 
-@dataclass(slots=True)
+@record_class
 class FrozenMove:
     """A parameter that had been trained, was frozen, and is still changed by steps."""
 
@@ -35,7 +36,7 @@ class FrozenMove:
     change: float = 0.0  # the largest of a few elements in one step
 
 
-@dataclass(slots=True)
+@record_class
 class Written:
     """Parameters that changed outside of any step."""
 
@@ -47,7 +48,7 @@ class Written:
     looks: int = 0
 
 
-@dataclass
+@part_class
 class Moves:
     """The part of the trace about parameters that move."""
 

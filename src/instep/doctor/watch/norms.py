@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Root
@@ -22,7 +23,7 @@ LIMIT = 512
 LENT = 256  # calls with lent weights that are looked at
 
 
-@dataclass(slots=True)
+@record_class
 class Average:
     """One AveragedModel of torch's."""
 
@@ -31,7 +32,7 @@ class Average:
     refreshed: bool = False  # whether it was called in train mode since the last update, as update_bn does
 
 
-@dataclass(slots=True)
+@record_class
 class Norm(Tally):
     """One BatchNorm."""
 
@@ -59,7 +60,7 @@ class Norm(Tally):
     lent: bool = False  # not the BatchNorm itself, but what it is called with: other weights, by functional_call
 
 
-@dataclass(slots=True)
+@record_class
 class Early:
     """A layer with spectral norm whose first call was in eval mode, with vectors that had never been iterated."""
 
@@ -71,7 +72,7 @@ class Early:
     norm: float  # what it should be, nearly
 
 
-@dataclass
+@part_class
 class Norms:
     """The part of the trace about norms."""
 

@@ -3,7 +3,7 @@
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import get_ident
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
@@ -23,7 +24,7 @@ from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
 LIMIT = 128
 
 
-@dataclass(slots=True)
+@record_class
 class StepFact:
     """What one step of an optimizer used. Numbers of parameters, unless said."""
 
@@ -44,7 +45,7 @@ class StepFact:
     apart: int = 0  # of those: that later backward reaches no parameter of the other optimizer
 
 
-@dataclass(slots=True)
+@record_class
 class OptimizerRecord(Tally):
     """One optimizer."""
 
@@ -68,7 +69,7 @@ class OptimizerRecord(Tally):
     time: int = 0  # of its last step, on the clock of the gradients
 
 
-@dataclass
+@part_class
 class Optimizers:
     """The part of the trace about optimizers."""
 

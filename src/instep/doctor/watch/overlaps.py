@@ -7,12 +7,13 @@ Where training draws its samples at random, again and again, there are no epochs
 before is known all the same, and so is an evaluation none of whose samples was drawn: then there is a true validation.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import is_rich, row_keys
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
@@ -25,7 +26,7 @@ LOOKS = 64  # evaluations of a line that are looked at
 TWICE = 2  # how often a sample was drawn, in the mean, when most have been: 6 of 7
 
 
-@dataclass(slots=True)
+@record_class
 class Overlap:
     """Evaluations of one model from one line, after an epoch of training."""
 
@@ -38,7 +39,7 @@ class Overlap:
     trained: int = 0  # rows that are trained on
 
 
-@dataclass(slots=True)
+@record_class
 class Reuse:
     """Evaluations of one model in eval mode, where training draws its samples at random."""
 
@@ -55,7 +56,7 @@ class Reuse:
     drawn: bool = False  # samples are trained on again and again, in no order
 
 
-@dataclass
+@part_class
 class Overlaps:
     """The part of the trace about them."""
 

@@ -5,7 +5,7 @@ Structure is looked at when a module is first called, values when the trace is a
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from instep.doctor.bare_leaves import NOBODY, BareLeaves, leaves_of, sample, weight_shapes
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.scopes import holder_of
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -28,7 +29,7 @@ ROOTS = 64
 ALONE = 10  # calls of a model, in train mode with grad, that should have led to a gradient
 
 
-@dataclass(slots=True)
+@record_class
 class Orphan:
     """A parameter that gets gradients and is in no optimizer."""
 
@@ -48,7 +49,7 @@ class Orphan:
     holder: str = ""  # class of a module that keeps the root in a plain list or dictionary, and calls it
 
 
-@dataclass(slots=True)
+@record_class
 class Stale:
     """An optimizer that holds what no model uses any more, while the model's own parameters are in none."""
 
@@ -59,7 +60,7 @@ class Stale:
     since_step: int | None  # None where it cannot be told
 
 
-@dataclass(slots=True)
+@record_class
 class Dead:
     """A parameter in an optimizer that has never had a gradient."""
 
@@ -72,7 +73,7 @@ class Dead:
     in_graph: bool = False  # losses depend on it by their graphs: a function of the user's own gives no gradient back
 
 
-@dataclass(slots=True)
+@record_class
 class Starved:
     """An optimizer none of whose parameters has ever had a gradient."""
 
@@ -81,7 +82,7 @@ class Starved:
     names: list[str]
 
 
-@dataclass
+@part_class
 class Owners:
     """The part of the trace about who owns what."""
 

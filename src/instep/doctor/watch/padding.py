@@ -4,7 +4,7 @@ Targets of torch's losses, and class numbers in the graphs of losses that are wr
 """
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.picked_targets import picked_targets
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
@@ -26,7 +27,7 @@ LARGEST = 1 << 18  # elements that are looked at
 BY_HAND = "a loss written by hand"
 
 
-@dataclass(slots=True)
+@record_class
 class Padded:
     """Calls of one loss from one line in one phase, with targets in rows."""
 
@@ -43,7 +44,7 @@ class Padded:
     share: float = 0.0  # largest share of the targets that is such a tail
 
 
-@dataclass
+@part_class
 class Paddings:
     """The part of the trace about padded targets."""
 

@@ -7,11 +7,12 @@ what was counted since by itself: what was right in the first phase says nothing
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class
 from instep.doctor.tallies import Tally, noted, since
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -27,7 +28,7 @@ STEADY = 3  # steps in a row with another number of backwards
 T = TypeVar("T", bound=Tally)
 
 
-@dataclass
+@part_class
 class Phases:
     """The part of the trace about phases."""
 
@@ -37,13 +38,21 @@ class Phases:
     began: list[int] = field(default_factory=lambda: [0])  # steps before each phase that is judged by itself
     notes: list[dict[int, Tally]] = field(default_factory=lambda: [{}])  # the tallies at those steps, by id
     over: dict[int, dict[int, Any]] = field(default_factory=dict)  # phase that is over -> what its tallies have counted, by id
+    counted: dict[int, Any] | None = None  # during a judgement: what tallies have counted in the phase that goes on, by id
 
 
 class Window:
     """One phase, or the whole run."""
 
-    def __init__(self, step: int = 0, before: dict[int, Tally] | None = None, counted: dict[int, Any] | None = None) -> None:
+    def __init__(
+        self,
+        step: int = 0,
+        before: dict[int, Tally] | None = None,
+        counted: dict[int, Any] | None = None,
+        so_far: dict[int, Any] | None = None,
+    ) -> None:
         self._step, self._before, self._counted = step, before, counted
+        self._so_far = so_far  # what is known of the phase that goes on: several rules ask for the same tallies
 
     def of(self, tally: T | None) -> T | None:
         """What a tally has counted in that phase; None where it was nothing."""
@@ -52,7 +61,12 @@ class Window:
         if self._before is None or tally is None:
             return tally
         before: Any = self._before.get(id(tally))
-        return since(tally, before, self._step)
+        if self._so_far is None or before is None:
+            return since(tally, before, self._step)
+        if id(tally) not in self._so_far:
+            self._so_far[id(tally)] = since(tally, before, self._step)
+        found: T | None = self._so_far[id(tally)]
+        return found
 
 
 def windows(trace: Trace) -> Iterator[Window]:
@@ -61,7 +75,8 @@ def windows(trace: Trace) -> Iterator[Window]:
     ends = [*part.began[1:], trace.steps]
     for number, (begin, end) in enumerate(zip(part.began, ends, strict=True)):
         if len(ends) > 1 and end - begin >= LONG:
-            yield Window(begin, part.notes[number], _counted(part, number) if number + 1 < len(ends) else None)
+            over = number + 1 < len(ends)
+            yield Window(begin, part.notes[number], _counted(part, number) if over else None, part.counted)
     yield Window()
 
 

@@ -6,7 +6,7 @@ Workers run elsewhere, so it is the code that is looked at: what `__getitem__` a
 import dis
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Pass
 
@@ -25,7 +26,7 @@ VARYING = frozenset({
 })  # fmt: skip
 
 
-@dataclass(slots=True)
+@record_class
 class WorkerRandomness:
     """What the workers of one loader draw from."""
 
@@ -36,7 +37,7 @@ class WorkerRandomness:
     reseeded: bool = False  # a worker_init_fn that knows which worker it is
 
 
-@dataclass
+@part_class
 class Randomness:
     """The part of the trace about random numbers of workers."""
 

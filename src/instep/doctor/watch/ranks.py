@@ -6,7 +6,7 @@ weights in the store that the process group began with, and looks at those that 
 
 import json
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import Step
@@ -26,7 +27,7 @@ LARGE = 32  # elements below which what ranks exchange is a metric
 TOLERANCE = 1e-5  # of the norm: sums over ranks come out the same on each, but need not to the last bit
 
 
-@dataclass(slots=True)
+@record_class
 class Sharded:
     """One DistributedSampler that shuffles, and the epochs of the passes that trained with it."""
 
@@ -37,7 +38,7 @@ class Sharded:
     seeds: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True)
+@record_class
 class Bypass:
     """Forwards from one line that reached a wrapped module without its wrapper."""
 
@@ -47,7 +48,7 @@ class Bypass:
     trained: int = 0  # that a backward followed
 
 
-@dataclass(slots=True)
+@record_class
 class Divergence:
     """The weights of one optimizer here, next to those of other ranks."""
 
@@ -61,7 +62,7 @@ class Divergence:
     other: int = 0  # rank
 
 
-@dataclass
+@part_class
 class Ranks:
     """The part of the trace about processes."""
 

@@ -5,7 +5,7 @@ import linecache
 import re
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
@@ -24,7 +25,7 @@ UNSEEN = 32  # optimizer steps between two looks, over which a rate that swings 
 LIMIT = 128
 
 
-@dataclass(slots=True)
+@record_class
 class Rate:
     """What the steps of one scheduler did."""
 
@@ -50,7 +51,7 @@ class Rate:
     )  # given, mean loss of the evaluation before, training loss then
 
 
-@dataclass(slots=True)
+@record_class
 class Cycle:
     """One OneCycleLR as it was made."""
 
@@ -60,7 +61,7 @@ class Cycle:
     written: bool  # whether somebody wrote that lr, or it is the optimizer's default
 
 
-@dataclass
+@part_class
 class Rates:
     """The part of the trace about rates."""
 

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch import Tensor
@@ -10,13 +10,14 @@ from torch.optim import Optimizer
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
 
 LIMIT = 128
 
 
-@dataclass(slots=True)
+@record_class
 class Term:
     """The life of one optimizer in a line of them."""
 
@@ -30,7 +31,7 @@ class Term:
     rewritten: bool = False  # the weights were written to between its last step and the next optimizer
 
 
-@dataclass(slots=True)
+@record_class
 class Line:
     """Optimizers of one class that were made for the same parameters, one after the other."""
 
@@ -42,7 +43,7 @@ class Line:
     made: int = 1
 
 
-@dataclass(slots=True)
+@record_class
 class Loaded:
     """An optimizer that got its state from elsewhere before its first step."""
 
@@ -56,7 +57,7 @@ class Loaded:
     peaks: tuple[float | None, ...] = ()  # max_lr of the groups before, which OneCycleLR writes there
 
 
-@dataclass
+@part_class
 class Renewals:
     """The part of the trace about them."""
 

@@ -8,7 +8,7 @@ script calls between three training calls are listed by `sys.setprofile`, three 
 import dis
 import sys
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from inspect import CO_GENERATOR
 from types import CodeType, FrameType
@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import is_dense, row_keys
 from instep.doctor.scopes import local_names
 from instep.doctor.sites import Locator
@@ -35,7 +36,7 @@ SEEDERS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(slots=True)
+@record_class
 class Repeat:
     """Training calls of one model from one line."""
 
@@ -51,7 +52,7 @@ class Repeat:
     given: tuple[Any, ...] = ()  # a few of the numbers that it gave first
 
 
-@dataclass
+@part_class
 class Repeats:
     """The part of the trace about them."""
 

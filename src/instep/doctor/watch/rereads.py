@@ -5,7 +5,7 @@ anew for each evaluation, in a fixed order of classes, are no likelier at their 
 whose input another model gives, several calls for one loss (test-time augmentation), training that reads the same twice.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.likeness import likeness
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import is_rich
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
@@ -26,7 +27,7 @@ SAMPLES = 128  # of an evaluation
 LARGEST = 1 << 14  # numbers in a sample
 
 
-@dataclass(slots=True)
+@record_class
 class Reread:
     """Evaluations of one model, each compared with the one before."""
 
@@ -40,7 +41,7 @@ class Reread:
     samples: int = 0
 
 
-@dataclass
+@part_class
 class Rereads:
     """The part of the trace about them."""
 

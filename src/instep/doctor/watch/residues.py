@@ -15,6 +15,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward, Backwards
 from instep.doctor.watch.gradients import Gradients, Parameter
@@ -28,7 +29,7 @@ ELEMENTS = 4096
 OWN = ("param_groups", "state", "defaults")  # what every optimizer has; its state is looked through by itself
 
 
-@dataclass(slots=True)
+@record_class
 class Residue:
     """One optimizer that is not torch's, with low-precision weights."""
 
@@ -54,7 +55,7 @@ class HandResidue:
     stayed: float = 0.0  # share of elements that were the same at both
 
 
-@dataclass
+@part_class
 class Residues:
     """The part of the trace about residues."""
 

@@ -16,6 +16,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.label_entropy import entropy, expected_entropy
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
@@ -77,7 +78,7 @@ class Round:
     expected: float = 0.0  # mean entropy of one of them, were they shuffled
 
 
-@dataclass(slots=True)
+@record_class
 class Draw:
     """Random indices that one line draws."""
 
@@ -87,7 +88,7 @@ class Draw:
     same: int = 0  # steps in a row that drew what the step before had drawn
 
 
-@dataclass
+@part_class
 class Rows:
     """The part of the trace about samples."""
 

@@ -1,6 +1,6 @@
 """Scales: how large the numbers are that reach the first layer of a model, in the first training calls of a phase."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.phases import Phases
@@ -18,7 +19,7 @@ STEPS = 4  # after so many steps of a phase nobody looks any more
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase)
 
 
-@dataclass(slots=True)
+@record_class
 class InputScale:
     """What the first layer of a root was given."""
 
@@ -32,7 +33,7 @@ class InputScale:
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class Scales:
     """The part of the trace about the size of inputs."""
 

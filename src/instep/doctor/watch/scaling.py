@@ -1,6 +1,6 @@
 """Precision: autocast, float16 weights, and what a GradScaler does between a backward and its step."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -20,7 +21,7 @@ SCALED_LIMIT = 256.0  # a clip with a larger limit was meant for scaled gradient
 LIMIT = 128
 
 
-@dataclass(slots=True)
+@record_class
 class ScaledClip(Tally):
     """Clips of scaled gradients from one line."""
 
@@ -33,7 +34,7 @@ class ScaledClip(Tally):
     first_step: int = 0
 
 
-@dataclass(slots=True)
+@record_class
 class HalfBackward(Tally):
     """Backwards from one line whose graphs have float16 in them."""
 
@@ -45,7 +46,7 @@ class HalfBackward(Tally):
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class Scaling:
     """The part of the trace about precision."""
 

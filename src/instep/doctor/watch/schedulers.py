@@ -2,13 +2,14 @@
 
 import weakref
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from torch.optim import Optimizer
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.loaders import Loaders
@@ -22,7 +23,7 @@ LIMIT = 128
 LATE = 16  # steps that are not watched, after which those of schedulers are counted when a mode or a pass changes
 
 
-@dataclass(slots=True)
+@record_class
 class SchedulerRecord:
     """One scheduler."""
 
@@ -58,7 +59,7 @@ class SchedulerRecord:
         return self.steps * optimizer_steps / self.optimizer_steps
 
 
-@dataclass
+@part_class
 class Schedulers:
     """The part of the trace about schedulers."""
 

@@ -6,13 +6,14 @@ on the same samples, wants zeros for.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import VIEWS, Backward
@@ -26,7 +27,7 @@ BINARY = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0"
 LAYERS = ("AddmmBackward0", "MmBackward0", "ConvolutionBackward0")
 
 
-@dataclass(slots=True)
+@record_class
 class Praise(Tally):
     """Steps of one optimizer that also used a loss by which another optimizer raises its output."""
 
@@ -36,7 +37,7 @@ class Praise(Tally):
     first_step: int = 0
 
 
-@dataclass
+@part_class
 class Scores:
     """The part of the trace about scores."""
 

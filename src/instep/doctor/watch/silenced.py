@@ -4,13 +4,14 @@ An encoder that is fine-tuned after its pretraining, through a function that run
 its layers are called is looked at in the first steps of such an optimizer only.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.gradients import Gradients, Parameter, is_zero, own_parameters
@@ -21,7 +22,7 @@ LOOKS = 12  # of those, in which calls are watched closely
 LIMIT = 16
 
 
-@dataclass(slots=True)
+@record_class
 class Silenced:
     """The parameters of one optimizer that had gradients before it was made, and none since."""
 
@@ -32,7 +33,7 @@ class Silenced:
     alone: bool  # the optimizer has no others that get gradients
 
 
-@dataclass
+@part_class
 class Silences:
     """The part of the trace about parameters that get no gradient any more."""
 

@@ -6,7 +6,7 @@ import re
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.networks_by_name import Bindings, containers_of, scopes, tensor_dicts
+from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls, Root
@@ -30,7 +31,7 @@ LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
 
 
-@dataclass(slots=True)
+@record_class
 class Shared:
     """One layer several times in a list of layers."""
 
@@ -41,7 +42,7 @@ class Shared:
     parameters: int
 
 
-@dataclass(slots=True)
+@record_class
 class Typo:
     """A flag on a parameter or module that torch does not know."""
 
@@ -52,7 +53,7 @@ class Typo:
     where: str | None = None
 
 
-@dataclass(slots=True)
+@record_class
 class Twin:
     """Two weights that were equal when the model was first called."""
 
@@ -66,7 +67,7 @@ class Twin:
     backwards: int = 0  # before that difference was measured, where there are no steps
 
 
-@dataclass(slots=True)
+@record_class
 class Symmetry:
     """A weight whose rows, or columns, were all equal before the first step."""
 
@@ -80,7 +81,7 @@ class Symmetry:
     spread: float | None = None  # of the rows now, against the largest weight; 0 where everything is zero
 
 
-@dataclass(slots=True)
+@record_class
 class Sharing:
     """A teacher that has the student's own parameters."""
 
@@ -93,7 +94,7 @@ class Sharing:
     scope: str = ""  # where it has both names
 
 
-@dataclass
+@part_class
 class Structure:
     """The part of the trace about how models are built."""
 

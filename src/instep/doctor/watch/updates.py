@@ -6,7 +6,7 @@ then at every twentieth; of large tensors only the beginning.
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from statistics import median
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.gradients import Gradients, Parameter
@@ -28,7 +29,7 @@ BLOCKS = 64
 LIMIT = 64
 
 
-@dataclass(slots=True)
+@record_class
 class Moves:
     """The updates of one tensor, as sampled."""
 
@@ -46,7 +47,7 @@ class Moves:
     )  # share of elements with gradient that did not move at all
 
 
-@dataclass(slots=True)
+@record_class
 class Movement:
     """What the steps of one optimizer did."""
 
@@ -64,7 +65,7 @@ class Movement:
     lost_name: str = ""
 
 
-@dataclass(slots=True)
+@record_class
 class Trend:
     """The course of a loss: medians of blocks, thinned out as the run goes on."""
 
@@ -91,7 +92,7 @@ class Trend:
                 self.per_block = min(self.per_block * 2, 512)
 
 
-@dataclass
+@part_class
 class Updates:
     """The part of the trace about updates."""
 
