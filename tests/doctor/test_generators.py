@@ -12,11 +12,12 @@ Work = Callable[[nn.Module, Tensor], object]
 
 
 def _gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(loss, model.parameters()))  # type: ignore[arg-type]
+    return list(torch.autograd.grad(loss, model.parameters()))  # type: ignore[call-overload]
 
 
 def _outputs(model: nn.Module, loss: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad((each for each in (loss, 2 * loss)), inputs=iter(list(model.parameters()))))  # type: ignore[arg-type]
+    losses, weights = (each for each in (loss, 2 * loss)), iter(list(model.parameters()))
+    return list(torch.autograd.grad(losses, inputs=weights))  # type: ignore[call-overload]
 
 
 def _backward(model: nn.Module, loss: Tensor) -> list[Tensor | None]:
@@ -38,7 +39,7 @@ def _clipped(model: nn.Module, loss: Tensor) -> list[Tensor | None]:
 
 def _optimized(model: nn.Module, loss: Tensor) -> list[Tensor]:
     groups: Iterator[dict[str, object]] = ({"params": part.parameters(), "lr": 0.1} for part in model.children())
-    optimizer = torch.optim.SGD(groups, lr=0.1)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
     loss.backward()
     optimizer.step()
     return list(model.parameters())
@@ -70,7 +71,7 @@ def test_what_a_generator_raises_reaches_the_caller() -> None:
         model = nn.Linear(3, 1)
         loss = model(torch.ones(5, 3)).mean()
         with pytest.raises(LookupError, match="no more"):
-            torch.autograd.grad(loss, broken(model))  # type: ignore[arg-type]
+            torch.autograd.grad(loss, broken(model))  # type: ignore[call-overload]
         loss.backward()
         with pytest.raises(LookupError, match="no more"):
             nn.utils.clip_grad_norm_(broken(model), 1.0)

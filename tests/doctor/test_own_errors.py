@@ -1,6 +1,8 @@
 """Errors and warnings of the doctor's own: neither reaches the script, and what needs an observer that failed is not judged."""
 
+import contextlib
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -128,3 +130,32 @@ def test_warnings_of_the_script_are_shown_as_often_as_before() -> None:
                 complain()
         counts.append(len(shown))
     assert counts == [1, 1]
+
+
+def test_a_warning_of_a_builtin_is_about_the_line_of_the_script() -> None:
+    code = compile("def read(loss):\n    return float(loss)\n\ndef again(loss):\n    return float(loss)\n", "script.py", "exec")
+    places = []
+    for watched in (False, True):
+        names: dict[str, Any] = {"__name__": "script"}
+        exec(code, names)
+        loss = torch.ones((), requires_grad=True) * 2
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("default")
+            with instep.watch(aloud=False) if watched else contextlib.nullcontext():
+                torch.set_warn_always(True)
+                for function in (names["read"], names["read"], names["again"]):
+                    assert function(loss) == 2.0
+                torch.set_warn_always(False)
+        places.append([(str(each.message)[:20], each.filename, each.lineno) for each in shown])
+    assert places[0] == places[1]
+    assert [place[1:] for place in places[0]] == [("script.py", 2), ("script.py", 5)]
+
+
+def test_a_warning_of_a_builtin_can_be_an_error() -> None:
+    loss = torch.ones((), requires_grad=True) * 2
+    torch.set_warn_always(True)
+    with instep.watch(aloud=False), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="requires_grad=True to a scalar"):
+            float(loss)
+    torch.set_warn_always(False)

@@ -84,7 +84,8 @@ class Hub:
 
     def make(self, kind: type) -> Any:
         """An observer of that kind. It needs those whose parts it asks for, and those who tell it something."""
-        self.trace.asked = asked = set()
+        asked: set[str] = set()
+        self.trace.asked = asked
         observer = kind(self.trace, self)
         if kind.__module__ not in {FOLDER + name for name in TOLD_BY.values()}:  # these know of each other by their parts
             asked.update(FOLDER + TOLD_BY[name] for name in dir(kind) if name in TOLD_BY)
@@ -118,10 +119,10 @@ class Hub:
         filters: list[Any] = warnings.filters  # type: ignore[assignment]
         if not isinstance(filters, _Silence):  # else another thread has put ours back
             self._filters = filters
-        warnings.filters = _Silence((_IGNORED,))  # type: ignore[assignment]
+        warnings.filters = _Silence((_IGNORED,))
 
     def unhush(self) -> None:
-        warnings.filters = self._filters  # type: ignore[assignment]
+        warnings.filters = self._filters
 
     def say(self, event: str, *news: Any) -> None:
         """Pass news on from inside an observer that is being told something itself."""

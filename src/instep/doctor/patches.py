@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from instep.doctor.hub import Hub
+from instep.doctor.warned import call_builtin, is_builtin
 
 _MISSING = object()
 TRACERS = (
@@ -243,8 +244,7 @@ class Patches:
         hub, event = self._hub, patch.event
         before, after = hub.listeners(f"before_{event}"), hub.listeners(f"after_{event}")
         depth = self._depths.setdefault(patch.group or event, [0])
-
-        always = patch.always
+        always, builtin = patch.always, is_builtin(original)
         if patch.outside_steps and not any(depth is each for each in self._outside):
             self._outside.append(depth)
 
@@ -257,7 +257,10 @@ class Patches:
             try:
                 if before:
                     hub.tell(before, called)
-                result = called.result = original(*called.args, **called.kwargs)
+                if builtin:
+                    result = called.result = call_builtin(original, called.args, called.kwargs, UNSEEN)
+                else:
+                    result = called.result = original(*called.args, **called.kwargs)
             finally:
                 depth[0] -= 1
             if after:
