@@ -13,7 +13,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.records import part_class, record_class
 from instep.doctor.sites import Locator
-from instep.doctor.tallies import Tally
+from instep.doctor.tallies import Tally, since
 from instep.doctor.trace import Trace
 from instep.doctor.watch import phases
 from instep.doctor.watch.optimizers import Step
@@ -121,8 +121,12 @@ def test_tallies_of_the_phase_that_goes_on_are_computed_once_in_a_judgement(monk
     part = trace.part(phases.Phases)
     part.began, part.notes, trace.steps = [0, 20], [{}, {id(tally): Count(4)}], 40
     asked: list[Tally] = []
-    since = phases.since
-    monkeypatch.setattr(phases, "since", lambda *given: (asked.append(given[0]), since(*given))[1])
+
+    def count_since(tally: Count, before: Count | None, step: int) -> Count | None:
+        asked.append(tally)
+        return since(tally, before, step)
+
+    monkeypatch.setattr(phases, "since", count_since)
 
     def counts() -> list[int]:
         return [found.count for found in phases.by_phase(trace, [tally])]

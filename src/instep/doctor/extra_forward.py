@@ -61,7 +61,7 @@ def _is_observed() -> bool:
     hooks = torch.nn.modules.module
     modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
     others = len(hooks._global_forward_hooks) > 1 or len(hooks._global_forward_pre_hooks) > 1
-    return bool(modes or others or torch.is_autocast_enabled("cpu") or torch.autograd._profiler_enabled())
+    return bool(modes or others or torch.is_autocast_enabled("cpu") or torch._C._autograd._profiler_enabled())
 
 
 def _is_safe_part(part: nn.Module, copied: bool) -> bool:

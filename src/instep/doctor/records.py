@@ -22,19 +22,20 @@ def part_class(kind: type[T]) -> type[T]:
     fields = [(name, _default(kind, name)) for name in kind.__annotations__]
 
     def fill(self: Any) -> None:
-        for name, default in fields:
-            setattr(self, name, default.default_factory() if isinstance(default, Field) else default)
+        for name, (value, factory) in fields:
+            setattr(self, name, value if factory is None else factory())
 
     made: Any = kind
     made.__init__ = fill
     return kind
 
 
-def _default(kind: type, name: str) -> Any:
+def _default(kind: type, name: str) -> tuple[Any, Any]:
+    """The default of a field, or what makes it."""
     default = vars(kind).get(name, MISSING)
     if default is MISSING:
         raise TypeError(f"{name!r} of {kind.__name__} needs a default")
-    if isinstance(default, Field):
-        delattr(kind, name)
-        return default if default.default is MISSING else default.default
-    return default
+    if not isinstance(default, Field):
+        return default, None
+    delattr(kind, name)
+    return default.default, None if default.default_factory is MISSING else default.default_factory
