@@ -93,7 +93,8 @@ def predicted_numbers(root: Any, outputs: list[Tensor]) -> list[Tensor]:
 
 def _residuals(root: Any) -> list[Tensor]:
     """Tensors in the graph of a loss, before the next layer, that a function of differences has kept."""
-    pending, seen, found = [root], {root}, []
+    pending, seen = [root], {root}
+    found: list[Tensor] = []
     while pending and len(seen) < NODES and len(found) < RESIDUALS:
         node = pending.pop(0)
         name = operation(node)
