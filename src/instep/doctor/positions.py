@@ -82,7 +82,7 @@ def _agree(target: Tensor, source: Tensor, close: bool) -> bool:
 
 def predicted_numbers(root: Any, outputs: list[Tensor]) -> list[Tensor]:
     """What a loss by hand may compare an output with: the output, and more or less what is squared in its graph."""
-    found = []
+    found: list[Tensor] = []
     for residual in _residuals(root):
         for output in outputs:
             for part in _parts(output):
@@ -93,7 +93,8 @@ def predicted_numbers(root: Any, outputs: list[Tensor]) -> list[Tensor]:
 
 def _residuals(root: Any) -> list[Tensor]:
     """Tensors in the graph of a loss, before the next layer, that a function of differences has kept."""
-    pending, seen, found = [root], {root}, []
+    pending, seen = [root], {root}
+    found: list[Tensor] = []
     while pending and len(seen) < NODES and len(found) < RESIDUALS:
         node = pending.pop(0)
         name = operation(node)
