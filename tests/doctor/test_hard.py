@@ -22,7 +22,6 @@ MISSED = frozenset(
     f"unseen/{name}"
     for name in (
         "frameworks_41_latent_diffusion_bf16",
-        "indirection_35_ema_segmenter",
     )
 )
 
@@ -57,7 +56,7 @@ SCRIPTS = [read(path) for path in sorted(HARD.glob("*/*.py"))]
 def test_half_of_them_are_right_and_a_third_is_unseen() -> None:
     assert len(SCRIPTS) == 294
     assert sum(not hard.expected for hard in SCRIPTS) == 149
-    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 100
+    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 99
     assert {id for hard in SCRIPTS for id in hard.expected} <= set(CATALOGUE)
     assert {hard.name for hard in SCRIPTS} >= MISSED
 

@@ -82,7 +82,7 @@ def _agree(target: Tensor, source: Tensor, close: bool) -> bool:
 
 def predicted_numbers(root: Any, outputs: list[Tensor]) -> list[Tensor]:
     """What a loss by hand may compare an output with: the output, and more or less what is squared in its graph."""
-    found = []
+    found: list[Tensor] = []
     for residual in _residuals(root):
         for output in outputs:
             for part in _parts(output):

@@ -1,5 +1,6 @@
 """Rules of the modes family about what acts differently in train and eval mode: BatchNorm, spectral norm, dropout."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 from instep.doctor.finding import Finding
@@ -83,24 +84,29 @@ def frozen_batchnorm_moves(trace: Trace) -> Iterator[Finding]:
 def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
     """A copy whose weights change from elsewhere, evaluated with other statistics, while a like BatchNorm is trained.
 
-    Those of the moment of the copy; or, in an average of equal models (SWA), those of the last model, which torch copies. Not:
-    moving averages of torch's, whose statistics are those of a model close by.
+    Those of the moment of the copy; in an average of equal models (SWA), those of the last model, which torch copies; or those
+    of the model itself, which other weights are lent to, where these do not fit. Not: moving averages of torch's, whose
+    statistics are those of a model close by.
     """
     norms = trace.part(Norms).all
+    unfit = _without_fit(trace, norms)
     trained = {norm.features for norm in norms if norm.live >= 3}
     stale = (
         (norm.eval_site, norm)
         for norm in norms
         if norm.features in trained
-        and (norm.unrefreshed or (norm.stale and not norm.train_calls and not norm.optimized and norm.eval_calls))
+        and (
+            norm.unrefreshed
+            or (norm.stale and not norm.train_calls and not norm.optimized and norm.eval_calls)
+            or any(norm is each for each in unfit)
+        )
     )
     for site, group in _by_site(stale).items():
         model = group[0].root.name if group[0].root is not None else "model"
         yield Finding(
             "averaged-batchnorm-stale",
             f"{model} was evaluated {group[0].eval_calls} times with averaged weights; the statistics of its {len(group)} "
-            "BatchNorm are those "
-            f"of {'the last model that went into it' if group[0].unrefreshed else 'the moment when it was copied'}.",
+            f"BatchNorm are those of {_whose(group[0])}.",
             evidence={
                 "model": model,
                 "norms": len(group),
@@ -109,6 +115,28 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
             },
             where=site,
         )
+
+
+def _without_fit(trace: Trace, norms: list[Norm]) -> list[Norm]:
+    """Of each model the norm to which lent weights gave the most unlike variances, at two times or more, if they are unlike."""
+    worst: dict[int, Norm] = {}
+    for norm in norms:
+        if len(norm.misfits) >= 2 and norm.root is not None and not norm.unrefreshed:
+            known = worst.setdefault(norm.root.number, norm)
+            worst[norm.root.number] = max(known, norm, key=_misfit)
+    return [norm for norm in worst.values() if trace.exceeds(_misfit(norm), 0.4)]
+
+
+def _misfit(norm: Norm) -> float:
+    return sorted(norm.misfits)[-2]
+
+
+def _whose(norm: Norm) -> str:
+    if norm.unrefreshed:
+        return "the last model that went into it"
+    if not norm.misfits:
+        return "the moment when it was copied"
+    return f"the model that is trained, whose variances differ by a factor of up to {math.exp(max(norm.misfits)):.2g}"
 
 
 @rule("norm-before-first-forward")

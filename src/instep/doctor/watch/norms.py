@@ -20,6 +20,7 @@ from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.gradients import Gradients
 
 LIMIT = 512
+ENOUGH = 16  # numbers of a feature from which a variance is taken
 LENT = 256  # calls with lent weights that are looked at
 
 
@@ -57,6 +58,7 @@ class Norm(Tally):
     first_look: list[float] | None = None
     average: Average | None = None
     unrefreshed: int = 0  # calls in eval mode inside an average of equal models that was not refreshed
+    misfits: list[float] = field(default_factory=list)  # of lent weights, by how much what comes in differs from the statistics
     lent: bool = False  # not the BatchNorm itself, but what it is called with: other weights, by functional_call
 
 
@@ -91,6 +93,7 @@ class NormWatch:
         self._averages: dict[int, Average] = {}
         self._lives: dict[int, tuple[weakref.ref[Tensor], ...]] = {}  # the weight, bias and mean of a module that is trained
         self._looked: dict[int, int] = {}  # steps at the last look at lent statistics
+        self._fitted: dict[int, int] = {}  # steps at the last look at how lent weights fit the statistics
         self._series: dict[int, tuple[Tensor, list[int]]] = {}  # lent weights at the last look, and models in their mean
 
     def wants_modules(self) -> dict[type, Any]:
@@ -107,7 +110,7 @@ class NormWatch:
             if norm.average is not None and norm.average.equal and norm.average.updates >= 2 and not norm.average.refreshed:
                 norm.unrefreshed += 1
             if norm.lent:
-                self._look_at_lent(module, norm)
+                self._look_at_lent(module, norm, args)
             elif norm.train_calls == 0 and module.affine and module.track_running_stats and _is_due(norm.eval_calls):
                 self._look(module, norm)
             return
@@ -163,6 +166,7 @@ class NormWatch:
         self._lives.pop(key, None)
         self._looked.pop(key, None)
         self._series.pop(key, None)
+        self._fitted.pop(key, None)
 
     # -- other weights for the same module
 
@@ -183,11 +187,15 @@ class NormWatch:
                 self._part.all.append(norm)
         return norm
 
-    def _look_at_lent(self, module: _BatchNorm, norm: Norm) -> None:
+    def _look_at_lent(self, module: _BatchNorm, norm: Norm, args: tuple[Any, ...]) -> None:
         if norm.eval_calls > LENT or module.running_mean is None:
             return
         self._look_at_average(module, norm)
         is_own = self._lives[id(module)][2]() is module.running_mean
+        enough = bool(args) and isinstance(args[0], Tensor) and args[0].numel() >= ENOUGH * module.num_features
+        if is_own and enough and self._fitted.get(id(module)) != self._trace.steps:
+            self._fitted[id(module)] = self._trace.steps
+            self._hub.read(_misfit(module, args[0]), partial(_note_misfit, norm))
         if not is_own and self._looked.get(id(module)) != self._trace.steps:  # it has been trained since the last look
             self._looked[id(module)] = self._trace.steps
             self._look(module, norm)
@@ -253,6 +261,18 @@ class NormWatch:
         early.sigma, early.norm = values
         if abs(early.sigma) < 0.7 * early.norm:
             self._part.early.append(early)
+
+
+def _misfit(module: _BatchNorm, input: Tensor) -> Tensor:
+    """By which factor, as a logarithm, the variance of what comes in differs from what the statistics say, in the middle."""
+    assert module.running_var is not None
+    spread = input.detach().transpose(0, 1).flatten(1).var(1)
+    return (spread.clamp(min=1e-12) / module.running_var.clamp(min=1e-12)).log().abs().median()
+
+
+def _note_misfit(norm: Norm, value: float) -> None:
+    if len(norm.misfits) < LENT:
+        norm.misfits.append(value)
 
 
 def _is_equal(averaged: Any) -> bool:
