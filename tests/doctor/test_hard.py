@@ -18,12 +18,7 @@ from instep.doctor.catalogue import CATALOGUE
 
 HARD = Path(__file__).parent / "hard"
 # What the doctor does not name yet, or not by its cause: all of them among the unseen.
-MISSED = frozenset(
-    f"unseen/{name}"
-    for name in (
-        "frameworks_41_latent_diffusion_bf16",
-    )
-)
+MISSED = frozenset(f"unseen/{name}" for name in ("frameworks_41_latent_diffusion_bf16",))
 
 
 @dataclass(frozen=True)
