@@ -20,7 +20,7 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
 EVERY = 512  # steps from one burst to the next
-SHARE = 0.03  # of the steps that may be watched because something rare woke it
+SHARE = 0.05  # of the steps that may be watched because something rare woke it
 # Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
 # their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
 LARGE = 1e8
