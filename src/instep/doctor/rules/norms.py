@@ -124,7 +124,7 @@ def _without_fit(trace: Trace, norms: list[Norm]) -> list[Norm]:
         if len(norm.misfits) >= 2 and norm.root is not None and not norm.unrefreshed:
             known = worst.setdefault(norm.root.number, norm)
             worst[norm.root.number] = max(known, norm, key=_misfit)
-    return [norm for norm in worst.values() if trace.exceeds(_misfit(norm), 0.4)]
+    return [norm for norm in worst.values() if trace.exceeds(_misfit(norm), 0.6)]
 
 
 def _misfit(norm: Norm) -> float:
