@@ -16,6 +16,8 @@ from instep.doctor.watch.phases import Phases
 WHOLE = (
     "batch-mixed", "batch-first", "future-leaks", "ranks-diverge", "unregistered-module", "symmetric-weights", "weights-not-tied",
 )  # fmt: skip
+SOON = (10, 40)  # steps after something new has begun at which it is judged: its models may be gone at the end of the run
+BEGUN = 8  # beginnings that are
 Listener = Callable[[Finding, bool], None]  # a finding, and whether it is new
 
 
@@ -42,20 +44,32 @@ class Engine:
         self._rules = all_rules()
         self._next = _milestones()
         self._due = next(self._next)
+        self._soon: list[int] = []  # steps at which what has begun of late is judged
+        self._begun = 0
         self._judged_step = -1
         self._unjudged: dict[str, None] = {}  # ids of rules that have failed, or whose parts of the trace have
 
     def after_step(self, _: Any) -> None:
         self._hub.read_late()
-        if self._trace.steps >= self._due:
+        if self._trace.steps >= min((self._due, *self._soon)):
             self.judge()
 
+    def on_optimizer(self, *_: Any) -> None:
+        self.on_phase()
+
+    def on_phase(self) -> None:
+        """Other things are trained from here on."""
+        steps = self._trace.steps
+        if steps >= SOON[-1] and self._begun < BEGUN and not self._soon:
+            self._begun += 1
+            self._soon = [steps + after for after in SOON]
+
     def on_rest(self) -> None:
-        self._hub.alarm = min(self._hub.alarm, self._due)
+        self._hub.alarm = min(self._hub.alarm, self._due, *self._soon)
 
     def on_alarm(self) -> None:
         """While resting, steps are not told one by one."""
-        if self._trace.steps >= self._due:
+        if self._trace.steps >= min((self._due, *self._soon)):
             self.judge()
         self.on_rest()
 
@@ -69,6 +83,7 @@ class Engine:
         steps = self._judged_step = self._trace.steps
         while self._due <= steps:
             self._due = next(self._next)
+        self._soon = [due for due in self._soon if due > steps]
         self._hub.say("on_judge")
         phases = self._trace.part(Phases)
         phases.counted = {}

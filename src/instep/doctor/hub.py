@@ -25,7 +25,7 @@ TOLD_BY = {
     "before_call": "calls", "after_call": "calls", "on_module_seen": "calls", "on_root_seen": "calls", "wants_modules": "calls",
     "before_step": "optimizers", "after_step": "optimizers", "on_optimizer": "optimizers",
     "on_pass_begins": "loaders", "on_batch": "loaders", "on_pass_ends": "loaders",
-    "on_backward": "backwards", "on_discard": "gradients", "on_clip": "clipping", "on_loss": "losses",
+    "on_backward": "backwards", "on_discard": "gradients", "on_grown": "gradients", "on_clip": "clipping", "on_loss": "losses",
     "on_schedule": "schedulers",
 }  # fmt: skip
 FOLDER = "instep.doctor.watch."

@@ -83,15 +83,15 @@ def _agree(target: Tensor, source: Tensor, close: bool) -> bool:
 def predicted_numbers(root: Any, outputs: list[Tensor]) -> list[Tensor]:
     """What a loss by hand may compare an output with: the output, and more or less what is squared in its graph."""
     found: list[Tensor] = []
-    for residual in _residuals(root):
+    for residual in residuals(root):
         for output in outputs:
-            for part in _parts(output):
+            for part in parts_of(output):
                 if part.shape == residual.shape:
                     found += [part + residual, part - residual]
     return found[: 4 * RESIDUALS]
 
 
-def _residuals(root: Any) -> list[Tensor]:
+def residuals(root: Any) -> list[Tensor]:
     """Tensors in the graph of a loss, before the next layer, that a function of differences has kept."""
     pending, seen = [root], {root}
     found: list[Tensor] = []
@@ -111,7 +111,7 @@ def _residuals(root: Any) -> list[Tensor]:
     return found
 
 
-def _parts(output: Tensor) -> list[Tensor]:
+def parts_of(output: Tensor) -> list[Tensor]:
     """An output, and what it holds of several kinds at each position."""
     found = [output]
     if output.dim() == 3:

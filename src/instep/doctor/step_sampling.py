@@ -114,6 +114,11 @@ class StepSampling:
             self._modes[key] = mode
             self._meet(known is None)  # an average that is evaluated once, at the end
 
+    def after_registered(self, _: Called) -> None:
+        """A layer that is made while models train, or a weight that is replaced: perhaps a new head."""
+        if self._hub.resting:
+            self._meet(True)
+
     def _has_thawed(self) -> bool:
         """Whether parameters have been frozen, or set free, since the last pass over a loader began."""
         alive = [(key, parameter.reference()) for key, parameter in self._parameters.items()]

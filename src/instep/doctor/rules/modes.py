@@ -83,6 +83,7 @@ def _parts(root: Root) -> str:
 def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
     """Steps after forwards in eval mode alone, since an evaluation, of a model that was trained in train mode before.
 
+    Also where the model says train mode and none of its layers is in it: somebody wrote `model.training = True`.
     Not: fine-tuning in eval mode from the first step on; models of which some parts are put into train mode by hand. Where it was
     evaluated before its first step and never trained in train mode, a hint.
     """
@@ -93,10 +94,14 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
         switched = mode.train_steps > 0 and mode.run_after_evaluation
         if not switched and not (mode.train_steps == 0 and mode.evaluated_first and mode.run >= 10):
             continue
+        if mode.run_by_flag and not switched:
+            continue
+        written = " Its own flag says train mode, those of its layers do not: model.training = True changes one flag alone."
         before = f"after {mode.train_steps} in train mode" if switched else "and none in train mode"
         yield Finding(
             "trained-in-eval-mode",
-            f"{root.name} with {_parts(root)} made {mode.run} steps in eval mode since it was evaluated, {before}.",
+            f"{root.name} with {_parts(root)} made {mode.run} steps in eval mode since it was evaluated, {before}."
+            + (written if mode.run_by_flag else ""),
             evidence={"model": root.name, "eval_steps": mode.run, "train_steps": mode.train_steps, "first": mode.run_first},
             where=mode.run_site,
             since_step=mode.run_first,

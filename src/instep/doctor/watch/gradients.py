@@ -28,6 +28,7 @@ HELD = 64  # backwards that one gradient is known to hold
 BEGINNING = 64  # elements of a gradient that are looked at first: most that were not cleared show it there
 SLICE = 2048  # elements spread over it that are looked at then
 WHOLE = 1 << 20  # elements beyond which a slice is all that is looked at
+ROOTS = 64  # that are searched for new parameters
 WAITS = 24  # looks at values on an accelerator, for which the program waits
 
 
@@ -104,7 +105,7 @@ class Gradients:
 
 
 class GradientWatch:
-    """Keeps the ledger. Tells `on_discard(discard)`."""
+    """Keeps the ledger. Tells `on_discard(discard)`, and `on_grown(parameters)` where a model has got some while it trained."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
@@ -117,6 +118,8 @@ class GradientWatch:
         self._waits = 0
         self._elsewhere: dict[int, bool] = {}  # what the last look at an accelerator has shown, by optimizer
         self._speakers: dict[int, Parameter] = {}  # optimizer -> its smallest parameter whose gradient is cleared in place
+        self._registered = False  # whether a module has got a parameter since the last backward
+        self._roots: deque[Any] = deque(maxlen=ROOTS)
 
     def remove(self) -> None:
         for handle in self._handles.values():
@@ -128,13 +131,30 @@ class GradientWatch:
     def on_module_seen(self, module: nn.Module, root: Any) -> None:
         if root is not None and root.sharded:
             return  # inside a call, FSDP has put whole weights in the place of its own
-        for name, tensor in own_parameters(module):
-            self.know(tensor, f"{type(module).__name__}.{name}")
+        self._grow(root, [(f"{type(module).__name__}.{name}", tensor) for name, tensor in own_parameters(module)])
 
-    def on_root_seen(self, module: nn.Module, _: Any) -> None:
+    def on_root_seen(self, module: nn.Module, root: Any) -> None:
+        self._roots.append(root)
         for name, tensor in module.named_parameters():
             if not is_lazy(tensor):  # has no shape yet: known when its module has been called
                 self.know(tensor, name).name = name
+
+    def after_registered(self, _: Called) -> None:
+        self._registered = self._registered or self._trace.steps > 0
+
+    def _look_at_registered(self) -> None:
+        """A weight that is replaced in a layer which was called before: nobody sees that layer for the first time."""
+        self._registered = False
+        for root in self._roots:
+            module = root.reference()
+            if module is not None and root.trained and not root.sharded:
+                self._grow(root, [(name, tensor) for name, tensor in module.named_parameters() if not is_lazy(tensor)])
+
+    def _grow(self, root: Any, found: list[tuple[str, Tensor]]) -> None:
+        before = set(self._parameters)
+        new = [known for name, tensor in found if (known := self.know(tensor, name)).key not in before]
+        if new and root is not None and root.trained and self._trace.steps:
+            self._hub.say("on_grown", new)
 
     def know(self, tensor: Tensor, name: str = "") -> Parameter:
         """The record of a parameter, made and hooked where it is new."""
@@ -198,6 +218,8 @@ class GradientWatch:
     def on_backward(self, backward: Backward, _: Tensor) -> None:
         if len(self._handles) < len(self._hooks):
             self._hook_again()
+        if self._registered:
+            self._look_at_registered()
         self.settle()
 
     def settle(self) -> None:
@@ -313,5 +335,6 @@ def _tensors_of(owner: Any) -> Any:
 
 PATCHES = [
     Patch("clear", ("torch.optim.optimizer:Optimizer.zero_grad", "torch.nn.modules.module:Module.zero_grad"), subclasses=True),
+    Patch("registered", ("torch.nn.modules.module:Module.register_parameter",), always=True),
 ]
 OBSERVERS = [GradientWatch]

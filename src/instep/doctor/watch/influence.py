@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from instep.doctor.arguments import outputs_of, pick, reads_once, replaced
+from instep.doctor.batch_axes import gives_batches, is_declared
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
+from instep.doctor.cut_positions import Cut, find_cut, shifted_by_hand, shifted_in
 from instep.doctor.extra_forward import ExtraForward, is_closed, is_safe, is_torchs
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
@@ -28,7 +30,7 @@ from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import Loader, first_tensor, tensors
+from instep.doctor.watch.loaders import first_tensor, tensors
 from instep.doctor.watch.losses import LossKind
 from instep.doctor.watch.phases import Phases
 from instep.doctor.watch.rows import LATEST, Rows
@@ -90,8 +92,8 @@ class _State:
     """What is known of one root before it is tried."""
 
     __slots__ = (
-        "again", "axis", "calls", "done", "done_time", "layers", "lengths", "longest", "phase", "shift", "targets", "tries",
-        "tries_time",
+        "again", "axis", "calls", "cut", "done", "done_time", "layers", "lengths", "longest", "phase", "shift", "targets",
+        "tries", "tries_time",
     )  # fmt: skip
 
     def __init__(self, phase: int = 0, again: int = 0) -> None:
@@ -103,6 +105,7 @@ class _State:
         self.targets = 0  # in the last loss, if each is a single number
         self.lengths: set[int] = set()  # of the first axis of its inputs
         self.shift: tuple[tuple[int, int], ...] = ()  # which inputs (by order) are predicted one position on, and their time axes
+        self.cut: Cut | None = None  # which positions are, where a loss leaves some out
         self.layers: list[tuple[str, bool, tuple[int, ...]]] = []
 
 
@@ -173,6 +176,11 @@ class InfluenceWatch:
         if not sources and len(self._inside) < 4:
             self._inside.append(target.detach())
         self._find_shift(state, sources, target.detach())
+        cut = find_cut(self._outputs, input.detach()) if sources and self._outputs and not state.shift else None
+        if cut is not None:
+            axes = [(place, shifted_in(source, target.detach(), cut)) for place, source in enumerate(sources)]
+            state.shift = tuple((place, axis) for place, axis in axes if axis is not None)
+            state.cut = cut if state.shift else None
 
     def on_backward(self, _: Backward, tensor: Tensor) -> None:
         """A loss by hand: its graph knows which classes it picked, or what differs from the outputs."""
@@ -191,6 +199,12 @@ class InfluenceWatch:
             for numbers in predicted_numbers(tensor.grad_fn, outputs):
                 if not state.shift:
                     self._find_shift(state, sources, numbers, close=True)
+            for place, source in enumerate(sources):
+                found = (
+                    None if state.shift or not source.is_floating_point() else shifted_by_hand(source, outputs, tensor.grad_fn)
+                )
+                if found is not None:
+                    state.shift, state.cut = ((place, found[0]),), found[1]
 
     def _find_shift(self, state: _State, sources: list[Tensor], target: Tensor, *, close: bool = False) -> None:
         axes = [(place, shifted(source, target, close=close)) for place, source in enumerate(sources)]
@@ -213,7 +227,7 @@ class InfluenceWatch:
             return
         found = tensors((call.args, call.kwargs))
         self._inputs = self._wanted(number, (call.args, call.kwargs))
-        if state.calls <= BY_HAND and any(source.is_floating_point() and source.dim() >= 2 for source in self._inputs[1]):
+        if state.calls <= BY_HAND and any(source.dim() >= 2 for source in self._inputs[1]):
             self._outputs = [output.detach() for output in outputs_of(call.output) if output.is_floating_point()]
         inside, self._inside = self._inside, []
         for target in inside:
@@ -229,7 +243,7 @@ class InfluenceWatch:
             found = self._part.roots.get(call.root.number)
             if state.again < PHASES and found is not None and not found.early:
                 state.again, state.longest, state.calls = state.again + 1, 0, 0
-                state.done_time, state.tries_time, state.shift = False, 0, ()
+                state.done_time, state.tries_time, state.shift, state.cut = False, 0, (), None
 
     def _try_call(self, call: Call, state: _State, found: list[Tensor]) -> None:
         batch = None if state.done else self._batch_size(call, state, found)
@@ -248,7 +262,7 @@ class InfluenceWatch:
         fact = self._part.roots.get(call.root.number)
         if fact is None or (state.again and not fact.reached and not fact.early):
             fact = self._part.roots[call.root.number] = Influence(call.root.number, call.site, call.step)
-        work = partial(_try, fact, call, state.layers, batch, shift, found, self._hub.locator)
+        work = partial(_try, fact, call, state.layers, batch, shift, state.cut, found, self._hub.locator)
         learned = run_forked(work) if copied else work()
         if learned is not None:
             self._part.roots[call.root.number] = fact = learned
@@ -268,35 +282,15 @@ class InfluenceWatch:
             return None  # an axis as long as the batch, or an adjacency: who knows
         if found[0].dim() < 2:
             return None
-        if call.batch is not None and call.batch.size == size and _gives_batches(call.batch.loader, size):
+        if call.batch is not None and call.batch.size == size and gives_batches(call.batch.loader, size):
             return size
-        declared = (
-            state.targets == size and state.lengths == {size} and state.calls >= STEADY and _is_declared(state.layers, size)
-        )
+        declared = state.targets == size and state.lengths == {size} and state.calls >= STEADY and is_declared(state.layers, size)
         return size if declared or self._rows.mixed.get(call.root.number, 0) >= 3 else None
-
-
-def _is_declared(layers: list[tuple[str, bool, tuple[int, ...]]], size: int) -> bool:
-    """Whether a recurrent layer has that many samples, and none runs along them, as over the sentences of a text."""
-    axes = [(name, *(shape[:2] if first else shape[1::-1])) for name, first, shape in layers]
-    if any(time in (size, 1) for _, _, time in axes):
-        return False
-    return any(samples == size for name, samples, _ in axes if name in ("RNN", "LSTM", "GRU"))
-
-
-def _gives_batches(loader: Loader, size: int) -> bool:
-    """Whether it is samples that stand along the first axis of what a loader gives: as many as it was asked for, and shuffled.
-
-    What puts time first gives tensors as long as the longest sample.
-    """
-    if loader.sequential or loader.iterable or not loader.trained or loader.batch_size != size:
-        return False
-    return max(loader.sizes) == size and loader.sizes[size] >= 0.5 * sum(loader.sizes.values())
 
 
 def _try(
     fact: Influence, call: Call, layers: list[tuple[str, bool, tuple[int, ...]]], batch: int | None,
-    shift: tuple[tuple[int, int], ...], found: list[Tensor], locator: Locator
+    shift: tuple[tuple[int, int], ...], cut: Cut | None, found: list[Tensor], locator: Locator
 ) -> Influence:  # fmt: skip
     with ExtraForward(call.module) as forward:
         try:
@@ -307,7 +301,7 @@ def _try(
                 fact.layer = _layer(layers, batch) if fact.reached else None
             # Of several, the last that matters: a decoder's own input follows what it translates, labels matter to nothing.
             for place, axis in reversed(shift):
-                if place < len(found) and _try_time(fact, forward, call, plain, again, found[place], axis):
+                if place < len(found) and _try_time(fact, forward, call, plain, again, found[place], axis, cut):
                     break
         except Exception:
             pass  # the model does not take such an input: lengths that must be sorted, checks of its own
@@ -358,7 +352,7 @@ def _try_batch(
 
 
 def _try_time(
-    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, source: Tensor, axis: int
+    fact: Influence, forward: ExtraForward, call: Call, plain: Any, again: Any, source: Tensor, axis: int, cut: Cut | None
 ) -> bool:  # fmt: skip
     """Replace late positions of an input; gives whether that has changed anything."""
     layout = Layout(source, axis)
@@ -377,6 +371,8 @@ def _try_time(
             return False
         change = layout.changes((after - before).abs()) / scale
         change = change.masked_fill(padded, 0.0).amax(1 - layout.axis)
+        if cut is not None:  # what comes out elsewhere counts for nothing: a prefix may see all of itself
+            change[: cut[1]] = change[cut[1] + cut[2] :] = 0.0
         if not bool((change > REACH).any()):
             continue
         fact.told_time = True

@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from instep.doctor.hub import Hub
+from instep.doctor.mode_flags import ModeFlags
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
@@ -33,6 +34,7 @@ class Mode(Tally):
     run_first: int = 0  # the step at which they began
     run_site: str | None = None  # of the forward
     run_after_evaluation: bool = False  # whether eval-mode calls that no backward followed came before
+    run_by_flag: bool = False  # whether the model says train mode all the same: a flag was written above its layers
     partly: bool = False  # some of its dropouts or norms were in train mode all the same
     eval_calls: int = 0  # calls in eval mode
     idle: int = 0  # of those, since the last step and without a backward
@@ -85,12 +87,17 @@ class ModeWatch:
         self._open: dict[int, int] = {}  # modes of the calls since the last backward, by root
         self._backed: dict[int, int] = {}  # modes of the calls that a backward followed, since the last step
         self._sites: dict[int, str | None] = {}
+        self._by_flag: dict[int, bool] = {}
         self._held: dict[tuple[int, int], bool] = {}  # whether an optimizer holds parameters of a root
+        self._flags = ModeFlags()
         self._pending = False
         self._output: tuple[weakref.ref[Any], Stretch] | None = None
         self._passes: dict[
             int, tuple[int, int, dict[tuple[Any, ...], int]]
         ] = {}  # of each pass: backwards and steps before, calls in it
+
+    def after_mode(self, called: Called) -> None:
+        self._flags.note(called.args[0], bool(called.argument(1, "mode", True)))
 
     def after_call(self, call: Call) -> None:
         root = call.root
@@ -104,7 +111,8 @@ class ModeWatch:
             mode = Mode(root)
             if len(self._part.all) < LIMIT:
                 self._part.all[root.number] = mode
-        if call.training:
+        training = call.training and not self._flags.is_eval_in_effect(call.module)
+        if training:
             if mode.pending:
                 self._settle(mode)
             if not call.grad or call.batch is not None:
@@ -120,9 +128,9 @@ class ModeWatch:
                     mode.pending_site = call.site
                     self._watch_graph(mode, output)
         if call.grad:
-            self._open[root.number] = self._open.get(root.number, 0) | (TRAIN if call.training else EVAL)
-            if not call.training:
-                self._sites[root.number] = call.site
+            self._open[root.number] = self._open.get(root.number, 0) | (TRAIN if training else EVAL)
+            if not training:
+                self._sites[root.number], self._by_flag[root.number] = call.site, call.training
 
     def _watch_graph(self, mode: Mode, output: Tensor) -> None:
         """Of a model that is not trained itself, as an average is not: nothing else tells when its evaluation is over."""
@@ -213,7 +221,8 @@ class ModeWatch:
         else:
             if mode.run == 0:
                 mode.run_first, mode.run_site = self._trace.steps, self._sites.get(mode.root.number)
-                mode.run_after_evaluation = mode.idle > 0
+                mode.run_by_flag = self._by_flag.get(mode.root.number, False)
+                mode.run_after_evaluation = mode.idle > 0 or (mode.run_by_flag and self._is_part_evaluated(mode))
                 mode.evaluated_first = mode.evaluated_first or (mode.train_steps + mode.eval_steps == 0 and mode.idle > 0)
             if mode.run < 3:
                 module = mode.root.reference()
@@ -223,6 +232,12 @@ class ModeWatch:
             mode.eval_steps += 1
             mode.run += 1
         mode.idle = 0
+
+    def _is_part_evaluated(self, mode: Mode) -> bool:
+        """Whether a part of the model was called in eval mode by itself: the model inside a module that computes the loss."""
+        module = mode.root.reference()
+        parts = {id(part) for part in module.modules()} if module is not None else set()
+        return any(other.idle > 0 and id(other.root.reference()) in parts for other in self._part.all.values())
 
     def _holds(self, step: Step, root: Root) -> bool:
         key = (step.record.number, root.number)

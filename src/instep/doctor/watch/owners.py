@@ -137,6 +137,13 @@ class OwnerWatch:
             number = root.number if root is not None else None
             self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
 
+    def on_grown(self, parameters: list[Parameter]) -> None:
+        for parameter in parameters:
+            tensor = parameter.reference()
+            if tensor is not None and not parameter.optimizers:
+                self._first[parameter.key] = (parameter, sample(tensor, wait=True))
+                self._quiet[parameter.key] = (parameter, 0, self._trace.backwards)
+
     def _is_registered(self, module: nn.Module, root: Root) -> bool:
         known = self._reachable.get(root.number)
         if known is None or id(module) not in known:

@@ -2,7 +2,7 @@
 
 A new loader or optimizer, one that steps for the first time, weights that are loaded, other parameters or another precision in an
 optimizer, a new line that backwards come from or that calls the function which they are in, another number of backwards for each
-step. Watchers that look at the first calls of a line look again then, and rules judge
+step, parameters that a model in training gets. Watchers that look at the first calls of a line look again then, and rules judge
 what was counted since by itself: what was right in the first phase says nothing of the second.
 """
 
@@ -120,6 +120,10 @@ class PhaseWatch:
 
     def after_state_loaded(self, _: Called) -> None:
         self._begin()
+
+    def on_grown(self, _: Any) -> None:
+        if self._begin():
+            self._hub.say("on_phase")
 
     def on_backward(self, backward: Backward, _: Any) -> None:
         if backward.lines not in self._lines and len(self._lines) < LIMIT:
