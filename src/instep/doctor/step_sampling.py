@@ -115,10 +115,13 @@ class StepSampling:
                 self._modes.clear()
             self._modes[key] = mode
             self._meet(known is None)  # an average that is evaluated once, at the end
-        elif not mode and self._hub.resting and key not in self._uncalled and len(self._uncalled) < NEW:
-            if not any(root.reference() is called.args[0] for root in self._roots):  # in eval mode since it was copied
-                self._uncalled.add(key)
-                self._meet(True)
+        elif not mode and self._hub.resting and key not in self._uncalled and self._is_uncalled(called.args[0]):
+            self._uncalled.add(key)
+            self._meet(True)
+
+    def _is_uncalled(self, module: nn.Module) -> bool:
+        """Whether a module has never been called by itself: a copy that has been in eval mode since it was made."""
+        return len(self._uncalled) < NEW and not any(root.reference() is module for root in self._roots)
 
     def _has_thawed(self) -> bool:
         """Whether parameters have been frozen, or set free, since the last pass over a loader began."""
