@@ -185,8 +185,8 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
             fix = "# write to parameters after optimizer.step(), under torch.no_grad()"
         elif fact.how == "kept":
             message = (
-                f"{fact.name} was moved up along its gradient by hand, as by an attack, in {fact.times} of {looks} looks, and was "
-                "not put back: the optimizer stepped from there."
+                f"{fact.name} was moved up along its gradient by hand, as by an attack, in {fact.times} of {looks} looks, and "
+                "was not put back: the optimizer stepped from there."
             )
             fix = "param.data.copy_(backup[name])  # for every parameter that was moved, before optimizer.step()"
         else:
