@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.trace import Trace
-from instep.doctor.watch.calls import Call
+from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import Pass, first_tensor
 
@@ -43,6 +43,8 @@ class StepSampling:
         self._new = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
+        self._uncalled: set[int] = set()  # modules that were put into eval mode again before they were ever called
+        self._roots = trace.part(Calls).roots
         self._multiplications = 0  # in the steps that are counted
         self._every, self._share = EVERY, SHARE
         self._parameters = trace.part(Gradients).parameters
@@ -113,6 +115,13 @@ class StepSampling:
                 self._modes.clear()
             self._modes[key] = mode
             self._meet(known is None)  # an average that is evaluated once, at the end
+        elif not mode and self._hub.resting and key not in self._uncalled and self._is_uncalled(called.args[0]):
+            self._uncalled.add(key)
+            self._meet(True)
+
+    def _is_uncalled(self, module: nn.Module) -> bool:
+        """Whether a module has never been called by itself: a copy that has been in eval mode since it was made."""
+        return len(self._uncalled) < NEW and not any(root.reference() is module for root in self._roots)
 
     def after_registered(self, _: Called) -> None:
         """A layer that is made while models train, or a weight that is replaced: perhaps a new head."""

@@ -174,7 +174,8 @@ def _repeated(trace: Trace) -> Iterator[Finding]:
     for repeat in trace.part(Repeats).all.values():
         if repeat.same >= 20 and max(repeat.anew, repeat.seeded) >= 2:
             how = "generator_begun_anew" if repeat.anew >= 2 else "seed_set_anew"
-            yield _same(repeat.site, repeat.same + 1, {"rows": repeat.rows, how: repeat.source}, "warning")
+            evidence = {"rows": repeat.rows, "batches_of_a_step": repeat.period, how: repeat.source}
+            yield _same(repeat.site, repeat.same // repeat.period + 1, evidence, "warning")
 
 
 def _same(site: str | None, steps: int, evidence: dict[str, object], severity: str) -> Finding:

@@ -12,6 +12,7 @@ from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.padding import BY_HAND, Paddings
 from instep.doctor.watch.phases import by_phase
+from instep.doctor.watch.summed_terms import SummedTerms
 
 
 @rule("loss-broadcast")
@@ -138,7 +139,11 @@ def _masked(value: int) -> str:
 
 @rule("loss-summed", steps=10)
 def loss_summed(trace: Trace) -> Iterator[Finding]:
-    """Backward from a loss of torch's with reduction='sum' over many samples."""
+    """Backward from a loss of torch's with reduction='sum' over many samples; a sum over the batch that is added to means.
+
+    Not: sums that are added to sums, sums over weights, and those that do not outweigh the means.
+    """
+    yield from _summed_terms(trace)
     samples = max((feed.samples for feed in trace.part(Feeds).all.values() if feed.reductions["sum"]), default=0)
     for site in trace.part(Backwards).sites.values():
         if site.reduction != "sum" or site.count < 10 or samples < 8:
@@ -149,6 +154,21 @@ def loss_summed(trace: Trace) -> Iterator[Finding]:
             evidence={"backwards": site.count, "samples": samples, "node": site.node},
             where=site.site,
             since_step=site.first_step,
+        )
+
+
+def _summed_terms(trace: Trace) -> Iterator[Finding]:
+    for term in by_phase(trace, trace.part(SummedTerms).all.values()):
+        if term.looked < 8 or not term.samples or not trace.has_share(term.outweighed, term.looked, 0.5):
+            continue
+        yield Finding(
+            "loss-summed",
+            f"A term of the loss is a sum over {term.most} numbers of a batch, and others are means: it was "
+            f"{term.ratio:.3g} times as large as all of them, and would be smaller with a smaller batch.",
+            evidence={"elements": term.most, "samples": term.samples, "ratio": term.ratio, "looks": term.looked},
+            where=term.site,
+            since_step=term.first_step,
+            fix="divide the sum by what it goes over: (error * mask).sum() / mask.sum()",
         )
 
 

@@ -171,7 +171,10 @@ def _began_equal(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
 
 @rule("leaf-written-in-place")
 def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
-    """Parameters written between forward and backward, or along the gradient besides the optimizer."""
+    """Parameters written between forward and backward, or along the gradient besides the optimizer.
+
+    Not: an attack on the weights that is undone, before the step or after it.
+    """
     part = trace.part(Moves)
     for fact in part.written.values():
         looks = part.looks.get(fact.how, 0)
@@ -180,6 +183,12 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
         if fact.how == "between":
             message = f"{fact.name} was changed between the forward and its backward in {fact.times} of {looks} looks."
             fix = "# write to parameters after optimizer.step(), under torch.no_grad()"
+        elif fact.how == "kept":
+            message = (
+                f"{fact.name} was moved up along its gradient by hand, as by an attack, in {fact.times} of {looks} looks, and "
+                "was not put back: the optimizer stepped from there."
+            )
+            fix = "param.data.copy_(backup[name])  # for every parameter that was moved, before optimizer.step()"
         else:
             message = (
                 f"{fact.name} was moved along its gradient by hand in {fact.times} of {looks} looks, besides the optimizer's "

@@ -15,11 +15,13 @@ from instep.doctor.hub import Hub
 from instep.doctor.loss_terms import operation, past_shapes
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
+from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.phases import Phases
 from instep.doctor.watch.structure import FULL, Structure, Twin
 
-LOOKS = 8  # backwards whose graphs are looked at
-MEASURED = (16, 64)  # backwards before which they are compared again: at the end they may be gone
+LOOKS = 8  # backwards of a phase whose graphs are looked at: tables may be made anew, as for a larger vocabulary
+MEASURED = (16, 64)  # backwards of a phase before which they are compared again: at the end they may be gone
 NODES = 4000
 PICKED = ("Embedding", "Index", "IndexSelect", "EmbeddingBag")
 MULTIPLIED = ("Mm", "Addmm", "Bmm", "Mv", "Baddbmm")
@@ -31,13 +33,15 @@ class LeafTwinWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._parameters = trace.part(Structure), trace.part(Gradients).parameters
+        self._phases, self._roots = trace.part(Phases), trace.part(Calls).roots
         self._seen: dict[int, weakref.ref[Tensor]] = {}
         self._pairs: list[tuple[Twin, weakref.ref[Tensor], weakref.ref[Tensor]]] = []
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        if self._pairs and backward.number in MEASURED:
+        number = backward.number - self._phases.backwards
+        if self._pairs and number in MEASURED:
             self._measure()
-        if backward.number > LOOKS or tensor.grad_fn is None:
+        if number > LOOKS or tensor.grad_fn is None:
             return
         picked, multiplied = _uses(tensor.grad_fn)
         new = {key for key, leaf in (picked | multiplied).items() if not self._is_known(key, leaf)}
@@ -74,7 +78,11 @@ class LeafTwinWatch:
     def _name(self, leaf: Tensor) -> str:
         known = self._parameters.get(id(leaf))
         own = known.name if known is not None and not known.name.startswith("tensor(") else ""
-        return own or name_of(leaf, self._hub.locator) or f"a tensor of shape {tuple(leaf.shape)}"
+        return own or self._name_in_model(leaf) or name_of(leaf, self._hub.locator) or f"a tensor of shape {tuple(leaf.shape)}"
+
+    def _name_in_model(self, leaf: Tensor) -> str:
+        tops = [top for root in self._roots[:64] if (top := root.reference()) is not None]
+        return next((name for top in tops for name, tensor in top.named_parameters() if tensor is leaf), "")
 
     def on_judge(self) -> None:
         self._measure()

@@ -40,7 +40,7 @@ class FrozenMove:
 class Written:
     """Parameters that changed outside of any step."""
 
-    how: str  # "between" forward and backward, or "twice": by hand along the gradient, besides the optimizer
+    how: str  # "between" forward and backward; "twice": by hand along the gradient, besides the optimizer; "kept": up (`climbs`)
     site: str | None
     name: str
     first_step: int

@@ -22,6 +22,7 @@ from instep.doctor.watch.gradients import Gradients
 LIMIT = 512
 ENOUGH = 16  # numbers of a feature from which a variance is taken
 LENT = 256  # calls with lent weights that are looked at
+COPIES, COPIED = 256, 4096  # BatchNorms whose values at the moment of their copy are kept, and are read in all
 
 
 @record_class
@@ -53,7 +54,7 @@ class Norm(Tally):
     ones_site: str | None = None
     eval_calls: int = 0
     eval_site: str | None = None
-    optimized: bool = False  # an optimizer holds its weights
+    optimized: bool = False  # an optimizer holds its weights, or gradients have come to them
     stale: int = 0  # looks in eval mode at which its weights had changed and its statistics had not
     first_look: list[float] | None = None
     average: Average | None = None
@@ -94,6 +95,8 @@ class NormWatch:
         self._lives: dict[int, tuple[weakref.ref[Tensor], ...]] = {}  # the weight, bias and mean of a module that is trained
         self._looked: dict[int, int] = {}  # steps at the last look at lent statistics
         self._fitted: dict[int, int] = {}  # steps at the last look at how lent weights fit the statistics
+        self._copies: dict[int, list[float]] = {}  # modules that were copied or loaded and not called since: what they held
+        self._copied = 0
         self._series: dict[int, tuple[Tensor, list[int]]] = {}  # lent weights at the last look, and models in their mean
 
     def wants_modules(self) -> dict[type, Any]:
@@ -154,6 +157,7 @@ class NormWatch:
             name or type(module).__name__, call.root if call else None, module.num_features, isinstance(module, SyncBatchNorm)
         )
         self._norms[id(module)] = norm
+        norm.first_look = self._copies.pop(id(module), None)
         weakref.finalize(module, self._forget, id(module)).atexit = False
         if len(self._part.all) < LIMIT:
             self._part.all.append(norm)
@@ -244,10 +248,28 @@ class NormWatch:
         if mean is None or var is None:
             return
         known = self._gradients.parameters.get(id(module.weight))
-        norm.optimized = norm.optimized or bool(known is not None and known.optimizers)
+        norm.optimized = norm.optimized or bool(known is not None and (known.optimizers or known.arrivals))
         weight, bias = module.weight.detach(), module.bias.detach()
-        untouched = torch.stack([mean.abs().amax() + (var - 1).abs().amax(), (weight - 1).abs().amax() + bias.abs().amax()])
-        self._hub.read(torch.cat([untouched, mean[:8], var[:8], weight[:8], bias[:8]]).detach(), partial(_judge, norm))
+        if norm.first_look is not None and any(torch.equal(mean, other) for other in self._live_means(mean)):
+            return  # the model that is trained has the same: it was trained on with its statistics held
+        self._hub.read(_values(mean, var, weight, bias), partial(_judge, norm))
+
+    def _live_means(self, mean: Tensor) -> Iterator[Tensor]:
+        lives = [reference[2]() for reference in list(self._lives.values())[:64]]
+        return (other for other in lives if other is not None and other.shape == mean.shape and other.device == mean.device)
+
+    def after_module_copied(self, called: Called) -> None:
+        """A BatchNorm as it was when it was copied: an average may be evaluated once, at the very end."""
+        module = called.args[0]
+        if not isinstance(module, _BatchNorm) or self._copied >= COPIED or len(self._copies) >= COPIES:
+            return
+        weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
+        mean, var = module.running_mean, module.running_var
+        if weight is None or bias is None or mean is None or var is None or mean.device.type == "meta":
+            return
+        self._copied += 1
+        weakref.finalize(module, self._copies.pop, id(module), None).atexit = False
+        self._hub.read(_values(mean, var, weight.detach(), bias.detach()), partial(self._copies.__setitem__, id(module)))
 
     def on_module_seen(self, module: nn.Module, root: Root | None) -> None:
         if module.training or not module._forward_pre_hooks:
@@ -284,6 +306,12 @@ def _is_due(count: int) -> bool:
     return count <= 4 or count & (count - 1) == 0
 
 
+def _values(mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Whether statistics and weights are those of a new BatchNorm, and the first few of them."""
+    untouched = torch.stack([mean.abs().amax() + (var - 1).abs().amax(), (weight - 1).abs().amax() + bias.abs().amax()])
+    return torch.cat([untouched, mean[:8], var[:8], weight[:8], bias[:8]]).detach()
+
+
 def _judge(norm: Norm, values: list[float]) -> None:
     """Compare with the first look: the weights have changed and the statistics have not, or these are those of a new norm."""
     size = (len(values) - 2) // 2
@@ -309,6 +337,7 @@ def _sigmas(hook: SpectralNorm, module: nn.Module) -> Iterator[Tensor]:
 
 
 PATCHES = [
+    Patch("module_copied", ("torch.nn.modules.module:Module.__setstate__",), always=True),
     Patch("averaged_init", ("torch.optim.swa_utils:AveragedModel.__init__",), always=True),
     Patch("averaged_update", ("torch.optim.swa_utils:AveragedModel.update_parameters",), always=True),
 ]

@@ -1,4 +1,4 @@
-"""The same samples at every training call, as new tensors, without a loader: all there is, or the first batch each time.
+"""The same samples at every step, as new tensors, without a loader: all there is, or the first batches each time.
 
 Where they are the first batch of a stream that is begun anew for every step, a generator gave them and was then thrown away.
 Where they are drawn anew by a seed that is set anew, the function that gave them sets one. To see either, the functions that the
@@ -8,6 +8,7 @@ script calls between three training calls are listed by `sys.setprofile`, three 
 import dis
 import sys
 import weakref
+from collections import deque
 from dataclasses import field
 from functools import lru_cache
 from inspect import CO_GENERATOR
@@ -19,15 +20,17 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import is_dense, row_keys
-from instep.doctor.scopes import local_names
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loaders, first_tensor
+from instep.doctor.watch.phases import Phases
 
 SAME = 40  # training calls of a line that are compared with the one before
 LISTED = (8, 16, 24)  # after so many calls with the same samples
-PLACES = 16
+PLACES = 32
+MICRO = 16  # calls before a step, at most, that are compared with those before the last one
+Place = tuple[int, str | None, int]  # root, line and phase
 Source = tuple[str, tuple[Any, ...]]  # a line, and a few of the numbers that it gave
 DEEP = 256  # calls within calls that are followed
 SEEDERS = frozenset({
@@ -38,13 +41,14 @@ SEEDERS = frozenset({
 
 @record_class
 class Repeat:
-    """Training calls of one model from one line."""
+    """Training calls of one model from one line, in one phase."""
 
     site: str | None
     first_step: int
     rows: int = 0
     calls: int = 0  # that were compared
-    same: int = 0  # in a row that got a new tensor with the same rows
+    same: int = 0  # in a row that got a new tensor with the rows of as many calls before as a step has
+    period: int = 1  # calls for each step
     listed: int = 0  # times that the functions in between were listed
     anew: int = 0  # of those: a generator was begun, gave as many rows, and was thrown away
     seeded: int = 0  # of those: a function that gave as many rows sets a seed
@@ -56,7 +60,7 @@ class Repeat:
 class Repeats:
     """The part of the trace about them."""
 
-    all: dict[tuple[int, str | None], Repeat] = field(default_factory=dict)  # by root and line
+    all: dict[Place, Repeat] = field(default_factory=dict)
 
 
 class RepeatWatch:
@@ -65,7 +69,10 @@ class RepeatWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._loaders = trace.part(Repeats), trace.part(Loaders)
-        self._last: dict[tuple[int, str | None], tuple[list[float], weakref.ref[Tensor]]] = {}
+        self._phases = trace.part(Phases)
+        self._last: dict[
+            Place, deque[tuple[int, list[float], weakref.ref[Tensor]]]
+        ] = {}  # (step, rows, tensor) of the last calls
         self._listing: Listing | None = None
 
     def remove(self) -> None:
@@ -76,31 +83,32 @@ class RepeatWatch:
 
     def before_call(self, call: Call) -> None:
         listing = self._listing
-        if listing is not None and (call.root.number, call.site) == listing.place and listing.is_over():
+        if listing is not None and (call.root.number, call.site) == listing.place[:2] and listing.is_over():
             self._stop()
 
     def after_call(self, call: Call) -> None:
         if not call.grad or not call.training or not call.root.parameters or self._loaders.feeds(self._trace.backwards):
             return
-        place = (call.root.number, call.site)
+        place = (call.root.number, call.site, self._phases.number)
         repeat = self._part.all.get(place)
         if repeat is None:
             if len(self._part.all) >= PLACES:
                 return
             repeat = self._part.all[place] = Repeat(call.site, call.step)
-        if repeat.calls >= SAME or (repeat.calls > LISTED[0] and not repeat.same):
+        if repeat.calls >= SAME or (repeat.calls > LISTED[0] + MICRO and not repeat.same):
             return
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         if input is not None and is_dense(input) and input.dim() >= 2 and 2 <= len(input) <= 4096:
-            self._compare(repeat, place, input)
+            self._compare(repeat, place, input, call.step)
 
-    def _compare(self, repeat: Repeat, place: tuple[int, str | None], input: Tensor) -> None:
-        keys, (before, tensor) = row_keys(input), self._last.get(place, ([], None))
-        is_new = tensor is None or tensor() is not input
+    def _compare(self, repeat: Repeat, place: Place, input: Tensor, step: int) -> None:
+        keys, last = row_keys(input), self._last.setdefault(place, deque(maxlen=MICRO))
+        periods = [repeat.period] if repeat.same else range(1, len(last) + 1)
+        found = next((each for each in periods if _is_again(last, each, keys, input, step)), 0) if keys else 0
         repeat.calls += 1
-        repeat.same = repeat.same + 1 if keys and keys == before and is_new else 0
+        repeat.same, repeat.period = (repeat.same + 1, found) if found else (0, 1)
         repeat.rows = len(keys)
-        self._last[place] = keys, weakref.ref(input)
+        last.append((step, keys, weakref.ref(input)))
         if repeat.same in LISTED and self._listing is None and sys.getprofile() is None and not self._hub.compiled:
             self._listing = Listing(repeat, place, self._hub.locator)
             sys.setprofile(self._listing.hear)
@@ -119,10 +127,21 @@ class RepeatWatch:
             repeat.seeded += listing.seeded is not None
 
 
-class Listing:
-    """The functions of the user's that are called from one training call to the next but one."""
+def _is_again(
+    last: "deque[tuple[int, list[float], weakref.ref[Tensor]]]", period: int, keys: list[float], input: Tensor, step: int
+) -> bool:
+    """Whether a call so many calls ago, for the step before where it is not the last one, had the same rows in another tensor."""
+    if len(last) < period:
+        return False
+    before, rows, tensor = last[-period]
+    return rows == keys and tensor() is not input and (period == 1 or step == before + 1)
 
-    def __init__(self, repeat: Repeat, place: tuple[int, str | None], locator: Locator) -> None:
+
+class Listing:
+    """The functions of the user's that are called from one training call to the next but one; of steps with several calls, from
+    one step to the next but one."""
+
+    def __init__(self, repeat: Repeat, place: Place, locator: Locator) -> None:
         self.repeat, self.place = repeat, place
         self.thrown: Source | None = None
         self.seeded: Source | None = None
@@ -132,9 +151,9 @@ class Listing:
         self._open: dict[int, tuple[int, Source]] = {}  # generators that gave rows: frame -> (where it stands, what it gave)
 
     def is_over(self) -> bool:
-        """Called before each training call: the second one is the end."""
+        """Called before each training call: that of the second step is the end."""
         self._calls += 1
-        if self._calls < 2:
+        if self._calls < 2 * self.repeat.period:
             return False
         for _, source in self._open.values():
             self.thrown = source
@@ -154,7 +173,8 @@ class Listing:
 
     def _begin(self, frame: FrameType) -> None:
         if len(self._stack) < DEEP:
-            self._stack.append(sets_seed(frame.f_code))
+            goes_on = frame.f_code.co_flags & CO_GENERATOR and frame.f_lasti != begins_at(frame.f_code)
+            self._stack.append(not goes_on and sets_seed(frame.f_code))
         known = self._open.get(id(frame))
         if known is None:
             return
@@ -175,8 +195,13 @@ class Listing:
         source = self._text(frame.f_code.co_filename, frame.f_lineno), numbers
         if seeds and not _is_part(frame, self.repeat.rows):
             self.seeded = source
-        if frame.f_code.co_flags & CO_GENERATOR and self._calls == 0:
+        if frame.f_code.co_flags & CO_GENERATOR and self._calls < self.repeat.period and not self._is_all(frame):
             self._open[id(frame)] = frame.f_lasti, source
+
+    def _is_all(self, frame: FrameType) -> bool:
+        """Whether a step with several calls takes all that a generator has, which is then begun anew by right."""
+        rows = self.repeat.rows * self.repeat.period
+        return self.repeat.period > 1 and any(self.repeat.rows < size <= rows for size in _tables(frame))
 
 
 @lru_cache(maxsize=1024)
@@ -199,11 +224,18 @@ def sets_seed(code: CodeType) -> bool:
 
 def _is_part(frame: FrameType, rows: int) -> bool:
     """Whether a function knows a table of which so many rows are a good part: a split that is made anew, then."""
-    names = local_names(frame)
+    return any(rows < size <= 4 * rows for size in _tables(frame))
+
+
+def _tables(frame: FrameType) -> list[int]:
+    """The numbers of rows of the tables that a function knows.
+
+    Whoever profiles must leave `f_locals` as it is: Python writes it back into the function, and a generator goes on with that.
+    """
+    names = dict(frame.f_locals)
     held = getattr(names.get("self"), "__dict__", {})
     named = (frame.f_globals.get(name) for name in frame.f_code.co_names)
-    sizes = [value.shape[0] for value in (*names.values(), *held.values(), *named) if _is_array(value) and len(value.shape)]
-    return any(rows < size <= 4 * rows for size in sizes)
+    return [value.shape[0] for value in (*names.values(), *held.values(), *named) if _is_array(value) and len(value.shape)]
 
 
 def _is_array(value: Any) -> bool:
