@@ -10,7 +10,7 @@ from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.lineages import Lineages
 from instep.doctor.watch.loaders import Loader
 from instep.doctor.watch.optimizers import Optimizers
-from instep.doctor.watch.overlaps import Overlaps, Reuse
+from instep.doctor.watch.overlaps import Overlap, Overlaps, Reuse
 from instep.doctor.watch.rereads import Rereads
 from instep.doctor.watch.rows import LoaderRows, Rows
 
@@ -135,12 +135,15 @@ def _earlier_loaders(trace: Trace, valid: Loader) -> set[int]:
 def _overlap_by_hand(trace: Trace) -> Iterator[Finding]:
     """Without loaders: evaluations that mix samples of the training with others.
 
-    Not: those of the training alone, and those of everything, which are no validation.
+    Not: those of the training alone, and those of everything, which are no validation; a call whose output nobody grades, as
+    it warms up the state of a recurrent model, before another one on other samples.
     """
     for found in trace.part(Overlaps).all.values():
         if found.evaluated < 16 or found.shared < 8 or found.mixed < 0.5 * found.calls:
             continue
         if not 0.03 * found.evaluated <= found.shared <= 0.9 * found.evaluated or found.shared > 0.8 * found.trained:
+            continue
+        if _is_clean_elsewhere(trace, found) and not _is_graded(trace, found):
             continue
         yield Finding(
             "train-valid-overlap",
@@ -161,6 +164,17 @@ def _overlap_by_hand(trace: Trace) -> Iterator[Finding]:
                 since_step=reuse.first_step,
                 severity="warning",
             )
+
+
+def _is_clean_elsewhere(trace: Trace, found: Overlap) -> bool:
+    """Whether another line evaluates the same model on samples that are not trained on."""
+    others = (other for other in trace.part(Overlaps).all.values() if other is not found and other.root == found.root)
+    return any(other.evaluated >= 16 and other.shared <= 0.03 * other.evaluated for other in others)
+
+
+def _is_graded(trace: Trace, found: Overlap) -> bool:
+    kinds = [kind for kind in trace.part(Calls).kinds.values() if kind.root.number == found.root and kind.site == found.site]
+    return any(not kind.grad and (kind.graded or kind.compared) for kind in kinds)
 
 
 def _is_reused(trace: Trace, reuse: Reuse) -> bool:

@@ -30,6 +30,7 @@ TWICE = 2  # how often a sample was drawn, in the mean, when most have been: 6 o
 class Overlap:
     """Evaluations of one model from one line, after an epoch of training."""
 
+    root: int
     site: str | None
     first_step: int
     calls: int = 0
@@ -221,7 +222,7 @@ class OverlapWatch:
         if found is None:
             if len(self._part.all) >= LIMIT:
                 return
-            found = self._part.all[key] = Overlap(call.site, self._trace.steps)
+            found = self._part.all[key] = Overlap(call.root.number, call.site, self._trace.steps)
         if found.calls >= LOOKS:
             return
         answers = {row: training.is_used(row) for row in row_keys(input)}
