@@ -13,6 +13,7 @@ from instep.doctor.watch.randomness import Randomness
 from instep.doctor.watch.repeats import Repeats
 from instep.doctor.watch.rows import Rows
 from instep.doctor.watch.scales import Scales
+from instep.doctor.watch.target_order import TargetOrders
 
 MISSING = 0.2  # share of the entropy of a shuffled batch: of shuffled ones some hundredths are missing by chance
 
@@ -50,8 +51,25 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
         yield _unshuffled(
             loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
         )
+    yield from _sorted_targets(trace)
     if not trace.part(Loaders).is_training():
         yield from _not_shuffled_by_hand(trace)
+
+
+def _sorted_targets(trace: Trace) -> Iterator[Finding]:
+    """Numbers to be predicted that rise, or fall, from batch to batch, and begin anew with the same batch."""
+    for order in trace.part(TargetOrders).all.values():
+        moves, way = order.batches - 1 - order.restarts, max(order.above, order.below)
+        if order.restarts and order.batches >= 24 and moves >= 4 * order.restarts and trace.has_share(way, moves, 0.9):
+            verb = "rise" if order.above == way else "fall"
+            yield Finding(
+                "not-shuffled",
+                f"Training batches come in the same order in every pass: the targets {verb} from batch to batch in {way} of "
+                f"{moves} cases.",
+                evidence={"batches": order.batches, "passes_begun": order.restarts + 1, "in_order": way},
+                where=order.site,
+                since_step=0,
+            )
 
 
 def _not_shuffled_by_hand(trace: Trace) -> Iterator[Finding]:

@@ -199,7 +199,7 @@ class NormWatch:
         enough = bool(args) and isinstance(args[0], Tensor) and args[0].numel() >= ENOUGH * module.num_features
         if is_own and enough and self._fitted.get(id(module)) != self._trace.steps:
             self._fitted[id(module)] = self._trace.steps
-            self._hub.read(_misfit(module, args[0]), partial(_note_misfit, norm))
+            self._hub.read(misfit(module, args[0]), partial(_note_misfit, norm))
         if not is_own and self._looked.get(id(module)) != self._trace.steps:  # it has been trained since the last look
             self._looked[id(module)] = self._trace.steps
             self._look(module, norm)
@@ -285,7 +285,7 @@ class NormWatch:
             self._part.early.append(early)
 
 
-def _misfit(module: _BatchNorm, input: Tensor) -> Tensor:
+def misfit(module: _BatchNorm, input: Tensor) -> Tensor:
     """By which factor, as a logarithm, the variance of what comes in differs from what the statistics say, in the middle."""
     assert module.running_var is not None
     spread = input.detach().transpose(0, 1).flatten(1).var(1)
