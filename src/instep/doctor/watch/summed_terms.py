@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
-from instep.doctor.loss_terms import SHAPES, children, operation, past_shapes, shape_of
+from instep.doctor.loss_terms import SHAPES, children, operation, past_shapes, saved, shape_of
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
@@ -148,9 +148,14 @@ def _term(node: Any, name: str, factor: float) -> Term | None:
 
 def _number(node: Any, name: str) -> float | None:
     """What a term is multiplied by."""
-    first, _ = children(node)
-    other = node._saved_other if first is not None else node._saved_self if name == "Mul" else None
-    if not isinstance(other, Tensor) or other.numel() != 1 or other.device.type != "cpu":
+    if children(node)[0] is None and name == "Div":
+        return None  # a number divided by a term
+    side = "other" if children(node)[0] is not None else "self"
+    plain = getattr(node, "_saved_other", None) if len(node.next_functions) == 1 else None
+    other = saved(node, side) if plain is None else plain
+    if isinstance(other, Tensor):
+        other = float(other) if other.numel() == 1 and not other.is_complex() else None
+    if not isinstance(other, int | float):
         return None
     number = float(other)
     return number if name == "Mul" else 1 / number if number else None
