@@ -98,7 +98,7 @@ def _judge(known: SummedTerm, sums: list[Term], means: list[Term], total: float)
     weighted = sum(abs(term.factor) * (1.0 if term.value is None else abs(term.value)) for term in means)
     exact = sum(term.factor * term.value for term in means if term.value is not None)
     largest = max(abs(term.factor) for term in means)
-    samples = max(term.samples for term in (*means, *sums))
+    samples = min((term.samples for term in (*means, *sums) if term.samples), default=0)
     if not math.isfinite(total) or not weighted or not largest:
         return
     known.ratio = (total - exact) / weighted
@@ -136,14 +136,20 @@ def _term(node: Any, name: str, factor: float) -> Term | None:
     if reduction == 2:
         return Term(factor, note[1], note[2]) if note is not None and depends_on_data(node) else None
     if name == "Mean" and shape_of(node) == ():
-        return Term(factor) if depends_on_data(node) else None
+        return Term(factor, _sizes(node)[0] if _sizes(node) else 0) if depends_on_data(node) else None
     if name != "Sum" or shape_of(node) != ():
         return None
-    sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
-    below = past_shapes(children(node)[0])
+    sizes, below = _sizes(node), past_shapes(children(node)[0])
+    while below is not None and operation(below) == "Sum" and _sizes(below):  # first within samples, then over them
+        sizes, below = _sizes(below), past_shapes(children(below)[0])
     if not sizes or below is None or operation(below) in ("Stack", "Cat") or not depends_on_data(node):
         return None
-    return Term(factor, sizes[0] if len(sizes) > 1 else 0, math.prod(sizes))
+    return Term(factor, sizes[0], math.prod(sizes))
+
+
+def _sizes(node: Any) -> tuple[int, ...]:
+    """The shape of what a sum or a mean is taken of."""
+    return tuple(int(size) for size in getattr(node, "_saved_self_sym_sizes", ()))
 
 
 def _number(node: Any, name: str) -> float | None:
