@@ -260,8 +260,17 @@ class NormWatch:
 
     def after_module_copied(self, called: Called) -> None:
         """A BatchNorm as it was when it was copied: an average may be evaluated once, at the very end."""
-        module = called.args[0]
-        if not isinstance(module, _BatchNorm) or self._copied >= COPIED or len(self._copies) >= COPIES:
+        if isinstance(called.args[0], _BatchNorm):
+            self._keep(called.args[0])
+
+    def after_state_loaded(self, called: Called) -> None:
+        """The same of one that was made anew and was given the values of another."""
+        for module in called.args[0].modules():
+            if isinstance(module, _BatchNorm) and id(module) not in self._norms:
+                self._keep(module)
+
+    def _keep(self, module: _BatchNorm) -> None:
+        if self._copied >= COPIED or len(self._copies) >= COPIES:
             return
         weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
         mean, var = module.running_mean, module.running_var

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
-from instep.doctor.loss_terms import SHAPES, children, operation, past_shapes, shape_of
+from instep.doctor.loss_terms import SHAPES, children, operation, past_shapes, saved, shape_of
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
@@ -98,7 +98,7 @@ def _judge(known: SummedTerm, sums: list[Term], means: list[Term], total: float)
     weighted = sum(abs(term.factor) * (1.0 if term.value is None else abs(term.value)) for term in means)
     exact = sum(term.factor * term.value for term in means if term.value is not None)
     largest = max(abs(term.factor) for term in means)
-    samples = max(term.samples for term in (*means, *sums))
+    samples = min((term.samples for term in (*means, *sums) if term.samples), default=0)
     if not math.isfinite(total) or not weighted or not largest:
         return
     known.ratio = (total - exact) / weighted
@@ -136,21 +136,32 @@ def _term(node: Any, name: str, factor: float) -> Term | None:
     if reduction == 2:
         return Term(factor, note[1], note[2]) if note is not None and depends_on_data(node) else None
     if name == "Mean" and shape_of(node) == ():
-        return Term(factor) if depends_on_data(node) else None
+        return Term(factor, _sizes(node)[0] if _sizes(node) else 0) if depends_on_data(node) else None
     if name != "Sum" or shape_of(node) != ():
         return None
-    sizes = tuple(getattr(node, "_saved_self_sym_sizes", ()))
-    below = past_shapes(children(node)[0])
+    sizes, below = _sizes(node), past_shapes(children(node)[0])
+    while below is not None and operation(below) == "Sum" and _sizes(below):  # first within samples, then over them
+        sizes, below = _sizes(below), past_shapes(children(below)[0])
     if not sizes or below is None or operation(below) in ("Stack", "Cat") or not depends_on_data(node):
         return None
-    return Term(factor, sizes[0] if len(sizes) > 1 else 0, math.prod(sizes))
+    return Term(factor, sizes[0], math.prod(sizes))
+
+
+def _sizes(node: Any) -> tuple[int, ...]:
+    """The shape of what a sum or a mean is taken of."""
+    return tuple(int(size) for size in getattr(node, "_saved_self_sym_sizes", ()))
 
 
 def _number(node: Any, name: str) -> float | None:
     """What a term is multiplied by."""
-    first, _ = children(node)
-    other = node._saved_other if first is not None else node._saved_self if name == "Mul" else None
-    if not isinstance(other, Tensor) or other.numel() != 1 or other.device.type != "cpu":
+    if children(node)[0] is None and name == "Div":
+        return None  # a number divided by a term
+    side = "other" if children(node)[0] is not None else "self"
+    plain = getattr(node, "_saved_other", None) if len(node.next_functions) == 1 else None
+    other = saved(node, side) if plain is None else plain
+    if isinstance(other, Tensor):
+        other = float(other) if other.numel() == 1 and not other.is_complex() else None
+    if not isinstance(other, int | float):
         return None
     number = float(other)
     return number if name == "Mul" else 1 / number if number else None
