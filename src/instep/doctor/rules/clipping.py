@@ -8,6 +8,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.clipping import Clipping, ClipPlace
 from instep.doctor.watch.hand_clips import LateClips
 from instep.doctor.watch.phases import by_phase
+from instep.doctor.watch.spent_iterators import SpentClips
 
 
 def _places(trace: Trace) -> list[ClipPlace]:
@@ -86,6 +87,16 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
             since_step=place.first_step,
             severity="warning" if exhausted and not place.generator else None,
             fix=fix,
+        )
+    for spent in trace.part(SpentClips).found.values():
+        yield Finding(
+            "clip-of-nothing",
+            f"{spent.function} clips gradients of what a {spent.iterator} gives, and the optimizer had read that to its end.",
+            evidence={"function": spent.function, "iterator": spent.iterator},
+            where=spent.site,
+            since_step=spent.first_step,
+            severity="warning",
+            fix="params = list(params)  # an iterator can be read once",
         )
 
 
