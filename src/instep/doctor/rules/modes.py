@@ -8,7 +8,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Loader, Loaders
-from instep.doctor.watch.modes import Modes, Stretch
+from instep.doctor.watch.modes import RUN, Modes, Stretch
 from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.rows import Rows
 
@@ -83,29 +83,32 @@ def _parts(root: Root) -> str:
 def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
     """Steps after forwards in eval mode alone, since an evaluation, of a model that was trained in train mode before.
 
-    Also where the model says train mode and none of its layers is in it: somebody wrote `model.training = True`.
-    Not: fine-tuning in eval mode from the first step on; models of which some parts are put into train mode by hand. Where it was
-    evaluated before its first step and never trained in train mode, a hint.
+    Where train mode comes back, as at the next epoch, it has to happen twice. Not: fine-tuning in eval mode from the first step
+    on; models of which some parts are put into train mode by hand. Where it was evaluated before its first step and never trained
+    in train mode, a hint.
     """
     for mode in trace.part(Modes).all.values():
         root = mode.root
-        if mode.run < 3 or mode.partly or not (root.dropouts or root.batchnorms):
+        if mode.partly or not (root.dropouts or root.batchnorms):
             continue
-        switched = mode.train_steps > 0 and mode.run_after_evaluation
-        if not switched and not (mode.train_steps == 0 and mode.evaluated_first and mode.run >= 10):
+        switched = mode.train_steps > 0 and mode.run >= RUN and mode.run_after_evaluation
+        again = mode.runs >= 2
+        if not switched and not again and not (mode.train_steps == 0 and mode.evaluated_first and mode.run >= 10):
             continue
-        if mode.run_by_flag and not switched:
-            continue
-        written = " Its own flag says train mode, those of its layers do not: model.training = True changes one flag alone."
-        before = f"after {mode.train_steps} in train mode" if switched else "and none in train mode"
+        steps, first, where = (mode.run, mode.run_first, mode.run_site)
+        since, before = "since it was evaluated", f"after {mode.train_steps} in train mode"
+        if again:
+            steps, first, where = (mode.eval_steps, mode.runs_first, mode.runs_site)
+            since, before = f"after evaluations, {mode.runs} times", f"and {mode.train_steps} in train mode"
+        elif not switched:
+            before = "and none in train mode"
         yield Finding(
             "trained-in-eval-mode",
-            f"{root.name} with {_parts(root)} made {mode.run} steps in eval mode since it was evaluated, {before}."
-            + (written if mode.run_by_flag else ""),
-            evidence={"model": root.name, "eval_steps": mode.run, "train_steps": mode.train_steps, "first": mode.run_first},
-            where=mode.run_site,
-            since_step=mode.run_first,
-            severity=None if switched else "hint",
+            f"{root.name} with {_parts(root)} made {steps} steps in eval mode {since}, {before}.",
+            evidence={"model": root.name, "eval_steps": steps, "train_steps": mode.train_steps, "first": first},
+            where=where,
+            since_step=first,
+            severity=None if switched or again else "hint",
         )
 
 

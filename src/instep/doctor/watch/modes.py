@@ -21,6 +21,7 @@ from instep.doctor.watch.optimizers import Step
 
 TRAIN, EVAL = 1, 2
 LIMIT = 256
+RUN = 3  # steps in eval mode that are more than a slip
 
 
 @record_class
@@ -35,6 +36,9 @@ class Mode(Tally):
     run_site: str | None = None  # of the forward
     run_after_evaluation: bool = False  # whether eval-mode calls that no backward followed came before
     run_by_flag: bool = False  # whether the model says train mode all the same: a flag was written above its layers
+    runs: int = 0  # of at least three such steps, after an evaluation
+    runs_site: str | None = None  # of the forward in the first of them
+    runs_first: int = 0
     partly: bool = False  # some of its dropouts or norms were in train mode all the same
     eval_calls: int = 0  # calls in eval mode
     idle: int = 0  # of those, since the last step and without a backward
@@ -231,6 +235,10 @@ class ModeWatch:
                 )
             mode.eval_steps += 1
             mode.run += 1
+            if mode.run == RUN and mode.run_after_evaluation and mode.train_steps > 0:
+                if not mode.runs:
+                    mode.runs_first, mode.runs_site = mode.run_first, mode.run_site
+                mode.runs += 1
         mode.idle = 0
 
     def _is_part_evaluated(self, mode: Mode) -> bool:
