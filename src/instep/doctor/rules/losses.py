@@ -203,13 +203,14 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
         if kind is None or feed.looked < 2:
             continue
         bare = feed.bare_logs >= 0.9 * feed.looked and _is_whole_loss(trace)
-        if feed.logged > 0.1 * feed.looked and not bare:
-            continue  # of a density, perhaps, or of something that is normalised elsewhere
+        if feed.logged > 0.1 * feed.looked and not bare and not _is_negative(trace):
+            continue  # of something that is normalised elsewhere, perhaps
         if not trace.has_share(feed.unnormalised, feed.looked, 0.9):
             continue
         probabilities = kind.origins["SoftmaxBackward0"] > 0.5 * kind.origins.total()
         given = "probabilities" if probabilities else "scores that are no log-probabilities"
         given = "logarithms of numbers that nothing has divided by their sum" if bare else given
+        given = "logarithms whose exponentials are above 1" if feed.logged and not bare else given
         yield Finding(
             "nll-on-unnormalised",
             f"nll_loss got {given} in {feed.unnormalised} of {feed.looked} calls that were looked at: "
@@ -274,6 +275,12 @@ def _is_whole_loss(trace: Trace) -> bool:
     """Whether backwards begin at the NLL itself: a point process adds an integral to it, which keeps its intensities low."""
     sites = trace.part(Backwards).sites.values()
     return any(site.count >= 2 and (site.node or "").startswith("NllLoss") for site in sites)
+
+
+def _is_negative(trace: Trace) -> bool:
+    """Whether a loss that is the NLL itself was below 0: probabilities were above 1."""
+    sites = trace.part(Backwards).sites.values()
+    return any(site.count >= 2 and (site.node or "").startswith("NllLoss") and site.lowest < -0.01 for site in sites)
 
 
 def _has_one_class(feed: Feed) -> bool:
