@@ -53,6 +53,7 @@ again. An argument that may be a generator is read with `called.listed`):
     on_backward(backward, tensor)                before each backward: watch/backwards.py, Backward
     before_backward(called) after_backward(called), before_autograd_grad(called) after_autograd_grad(called)
     on_discard(discard), after_clear(called)     watch/gradients.py
+    on_grown(parameters), after_registered(called)  a model in training has got parameters; any module has got one: the same file
     on_clip(clip, tensors), before_clip/after_clip(called)                                               watch/clipping.py
     before_step(step) after_step(step)           watch/optimizers.py: step.optimizer, .record, .fact (with a closure: None before)
     on_optimizer(record, optimizer)              an optimizer is seen for the first time

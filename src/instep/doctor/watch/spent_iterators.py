@@ -62,14 +62,15 @@ class SpentIteratorWatch:
             self._since = self._trace.steps
 
     def before_step(self, step: Step) -> None:
-        if not self._spent or step.inside or self._trace.steps - self._since not in LOOKS:
+        after = self._trace.steps - self._since
+        if after > LOOKS[-1]:
+            self._spent = []  # a filter may hold more than what it has given
+        if not self._spent or step.inside or after not in LOOKS:
             return
         locator = self._hub.locator
         for frame in [frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)][:FRAMES]:
             for function, held in _functions(frame):
                 self._look(function, held)
-        if self._trace.steps - self._since == LOOKS[-1]:
-            self._spent = []  # a filter may hold more than what it has given
 
     def _look(self, function: FunctionType, held: list[Any]) -> None:
         for iterator, site, codes in self._spent:
