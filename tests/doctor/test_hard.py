@@ -17,8 +17,17 @@ from doctor.casebook import Examination
 from instep.doctor.catalogue import CATALOGUE
 
 HARD = Path(__file__).parent / "hard"
-# What the doctor does not name yet, or not by its cause: all of them among the unseen.
-MISSED = frozenset(f"unseen/{name}" for name in ("frameworks_41_latent_diffusion_bf16",))
+# What the doctor does not name yet, or not by its cause.
+MISSED = frozenset(
+    {
+        "unseen/frameworks_41_latent_diffusion_bf16",
+        "unseen/no_loader_78_rare_events",
+        "unseen/no_loader_80_demand_forecast",
+        "unseen/no_loader_81_session_scoring",
+        "unseen/second_phase_76_two_stage_regressor",
+        "unseen/second_phase_80_large_batch_stage",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -49,9 +58,9 @@ SCRIPTS = [read(path) for path in sorted(HARD.glob("*/*.py"))]
 
 
 def test_half_of_them_are_right_and_a_third_is_unseen() -> None:
-    assert len(SCRIPTS) == 294
-    assert sum(not hard.expected for hard in SCRIPTS) == 149
-    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 99
+    assert len(SCRIPTS) == 378
+    assert sum(not hard.expected for hard in SCRIPTS) == 177
+    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 172
     assert {id for hard in SCRIPTS for id in hard.expected} <= set(CATALOGUE)
     assert {hard.name for hard in SCRIPTS} >= MISSED
 
