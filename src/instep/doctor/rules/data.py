@@ -1,6 +1,6 @@
 """Rules about data: what is read, in which order, by whom, and how it is scaled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from instep.doctor.finding import Finding
 from instep.doctor.label_entropy import entropy, expected_entropy
@@ -196,7 +196,7 @@ def _repeated(trace: Trace) -> Iterator[Finding]:
             yield _same(repeat.site, repeat.same // repeat.period + 1, evidence, "warning")
 
 
-def _same(site: str | None, steps: int, evidence: dict[str, object], severity: str) -> Finding:
+def _same(site: str | None, steps: int, evidence: Mapping[str, object], severity: str) -> Finding:
     return Finding(
         "same-batch-every-step",
         f"{steps} training steps in a row got the same samples, drawn anew each time.",
