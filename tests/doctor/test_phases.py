@@ -86,8 +86,7 @@ def test_a_phase_begins_with_what_is_trained(change: str) -> None:
             F.mse_loss(model(given), given[:, :1]).backward()
             optimizer.step()
 
-    with instep.watch(aloud=False) as watcher:
-        train()
+    def begin_another() -> None:
         if change == "thawed":
             model[0].requires_grad_(True)
         elif change == "cast":
@@ -96,6 +95,11 @@ def test_a_phase_begins_with_what_is_trained(change: str) -> None:
             optimizer.add_param_group({"params": list(model[0].parameters())})
         elif change == "loaded":
             model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
-        train()
+
+    with instep.watch(aloud=False) as watcher:
+        for turn in range(2):  # from one line: another one that calls the loop would begin a phase as well
+            if turn:
+                begin_another()
+            train()
     assert watcher.trace.part(Phases).began == ([0] if change == "none" else [0, 20])
     assert watcher.hub.failed == 0

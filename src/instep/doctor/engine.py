@@ -39,7 +39,7 @@ class Engine:
     ) -> None:
         self.findings: dict[str, Finding] = {}  # as they are said
         self._found: dict[str, Finding] = {}  # as rules gave them
-        self._trace, self._hub = trace, hub
+        self._trace, self._hub, self._phases = trace, hub, trace.part(Phases)
         self._admitted, self._said, self._withdrawn = admitted, said, withdrawn
         self._rules = all_rules()
         self._next = _milestones()
@@ -85,10 +85,9 @@ class Engine:
             self._due = next(self._next)
         self._soon = [due for due in self._soon if due > steps]
         self._hub.say("on_judge")
-        phases = self._trace.part(Phases)
-        phases.counted = {}
+        self._phases.counted = {}
         self._ask_all()
-        phases.counted = None
+        self._phases.counted = None
         self._tell()
 
     def _ask_all(self) -> None:
