@@ -87,15 +87,15 @@ def test_a_phase_begins_with_what_is_trained(change: str) -> None:
             optimizer.step()
 
     with instep.watch(aloud=False) as watcher:
-        train()
-        if change == "thawed":
-            model[0].requires_grad_(True)
-        elif change == "cast":
-            model.double()
-        elif change == "added":
-            optimizer.add_param_group({"params": list(model[0].parameters())})
-        elif change == "loaded":
-            model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
-        train()
+        for again in (False, True):
+            if again and change == "thawed":
+                model[0].requires_grad_(True)
+            elif again and change == "cast":
+                model.double()
+            elif again and change == "added":
+                optimizer.add_param_group({"params": list(model[0].parameters())})
+            elif again and change == "loaded":
+                model.load_state_dict({name: value.clone() for name, value in model.state_dict().items()})
+            train()  # one line for both: another one that calls the loop begins a phase too
     assert watcher.trace.part(Phases).began == ([0] if change == "none" else [0, 20])
     assert watcher.hub.failed == 0
