@@ -183,7 +183,7 @@ def _silenced(trace: Trace) -> Iterator[Finding]:
     """Parameters that had gradients before their optimizer was made, and have had none in its steps."""
     for silenced in trace.part(Silences).all:
         owner = _optimizer(trace, silenced.optimizer)
-        if owner is None or _is_barren(trace):
+        if owner is None or not silenced.names or _is_barren(trace):
             continue
         why = "what comes from them does not reach the loss" if silenced.in_grad else "their layers run under torch.no_grad()"
         yield Finding(
