@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,10 +144,18 @@ def test_help_names_the_options_of_both(instep: Instep) -> None:
 HALVING = ("sweep", "my.py", *SPACE, "--trials", "9", "--pruner", "halving", "--sampler-seed", "3")
 
 
-def test_a_killed_sweep_goes_on_as_if_it_had_not_been(folder: Path) -> None:
-    """Killed five times, at any moment, it has the trials of the one that was not: parameters, values, weights, histories."""
-    whole = _finished(folder, "whole", HALVING)
-    assert any(row["state"] == "pruned" for row in whole["trials"])
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The sweep that nothing interrupted; its folders are absolute."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "my.py").write_text(BUILD)
+    found = _finished(folder, str(folder / "whole"), HALVING)
+    assert any(row["state"] == "pruned" for row in found["trials"])
+    return found
+
+
+def test_a_killed_sweep_goes_on_as_if_it_had_not_been(folder: Path, whole: dict[str, Any]) -> None:
+    """Killed four times, at any moment, it has the trials of the one that was not: parameters, values, weights, histories."""
     chance = random.Random(1)
     kills = 0
     for _ in range(4):
@@ -156,13 +165,43 @@ def test_a_killed_sweep_goes_on_as_if_it_had_not_been(folder: Path) -> None:
                 kills += 1
                 process.kill()
     assert kills >= 2
-    killed = _finished(folder, "killed", HALVING)
+    _require_same(folder / "killed", _finished(folder, "killed", HALVING), whole)
+
+
+def _require_same(sweep: Path, killed: dict[str, Any], whole: dict[str, Any]) -> None:
     assert _without_folders(killed) == _without_folders(whole)
-    assert stored_states(folder / "killed").get("RUNNING", 0) == 0
+    assert stored_states(sweep).get("RUNNING", 0) == 0
     for row in whole["trials"]:
-        name = Path(row["folder"]).name
-        assert weights_of(folder / "killed" / name) == weights_of(folder / "whole" / name)
-        assert history_of(folder / "killed" / name) == history_of(folder / "whole" / name)
+        run = Path(row["folder"])
+        assert weights_of(sweep / run.name) == weights_of(run)
+        assert history_of(sweep / run.name) == history_of(run)
+
+
+KILLED_AFTER_REPORT = """
+import os, signal, sys
+from instep.cli import main
+from instep.integrations.optuna import Study
+
+report, at = Study.report, sys.argv.pop(1)
+
+def killed(study, trial, evaluation, *given):
+    stops = report(study, trial, evaluation, *given)
+    if f"{trial}:{evaluation}:{stops}" == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stops
+
+Study.report = killed
+main()
+"""
+
+
+@pytest.mark.parametrize("at", ["3:3:True", "1:9:True", "1:3:False"])
+def test_killed_right_after_an_evaluation_was_stored(folder: Path, whole: dict[str, Any], at: str) -> None:
+    """Before the run could save what the pruner stopped, at the last evaluation of a run, and where the trial goes on."""
+    command = [sys.executable, "-c", KILLED_AFTER_REPORT, at, *HALVING, "--folder", "killed", "--json"]
+    assert subprocess.run(command, check=False, cwd=folder, capture_output=True).returncode == -signal.SIGKILL
+    shutil.rmtree(folder / "killed" / f"trial-000{at[0]}" / "checkpoints")  # as if none had been complete yet
+    _require_same(folder / "killed", _finished(folder, "killed", HALVING), whole)
 
 
 def test_a_pruned_trial_goes_on_by_hand_to_its_full_length(instep: Instep) -> None:
@@ -392,7 +431,7 @@ def test_the_pruner_says_the_same_when_it_is_asked_again(folder: Path) -> None:
     study = made_study(folder, "halving")
     for value in (1.0, 2.0):
         trial = study.ask().trial
-        answers = [study.report(trial, 1, value), study.report(trial, 1, value), study.stops(trial)]
+        answers = [study.report(trial, 1, value, False), study.report(trial, 1, value, False), study.stops(trial)]
         assert answers == [value == 2.0] * 3
         study.finish(trial, Ending("pruned" if value == 2.0 else "finished"))
     study.close()

@@ -21,7 +21,8 @@ from instep.integrations.sweep.space import Parameter, Range
 
 NAME = "sweep"  # of the study; Hyperband chooses the bracket of a trial by it
 FILE = "optuna.db"
-SETTINGS, TRIAL, MARKS, ERROR, DIVERGED = "instep", "trial", "marks", "error", "diverged"  # attributes in the storage
+# attributes in the storage
+SETTINGS, TRIAL, MARKS, LAST, ERROR, DIVERGED = "instep", "trial", "marks", "last", "error", "diverged"
 FEWEST = 5  # finished trials, before one can say which parameters matter
 PRUNERS = ("none", "median", "halving", "hyperband")
 SAMPLERS = ("tpe", "random")
@@ -144,11 +145,13 @@ class Study:
             trial.set_user_attr(TRIAL, number)  # from here on it is one
         return self.record(number)
 
-    def report(self, trial: int, evaluation: int, value: float) -> bool:
-        """Store the value of an evaluation; whether the trial is to be stopped there."""
+    def report(self, trial: int, evaluation: int, value: float, is_last: bool) -> bool:
+        """Store the value of an evaluation; whether the trial is to be stopped there: after its last one it is over anyhow."""
         frozen = self._newest()[trial]
         if evaluation in frozen.intermediate_values:  # made again after a kill, and the same
             return False if evaluation < max(frozen.intermediate_values) else self.stops(trial)
+        if is_last:
+            self._open(frozen).set_user_attr(LAST, evaluation)  # first: a kill in between leaves a trial that goes on
         self._open(frozen).report(value, evaluation)
         return self.stops(trial)
 
@@ -245,7 +248,8 @@ class Study:
             state = "diverged"
         marks = {name: (int(at), value) for name, (at, value) in kept.get(MARKS, {}).items()}
         said = str(kept.get(ERROR, kept.get(DIVERGED, "")))
-        return TrialRecord(int(kept[TRIAL]), dict(trial.params), state, dict(trial.intermediate_values), marks, said)
+        values = dict(trial.intermediate_values)
+        return TrialRecord(int(kept[TRIAL]), dict(trial.params), state, values, marks, kept.get(LAST) in values, said)
 
     def _newest(self) -> dict[int, Any]:
         """The newest entry of each trial, by the number of the trial."""

@@ -24,7 +24,8 @@ from instep.integrations.sweep.record import Ending
 from instep.integrations.sweep.trial import MakeTrainer, Task, train_trial
 
 NextTask = Callable[[], Task | None]
-Report = Callable[[int, int, float], bool]  # a trial, the number of its evaluation, the value; whether to stop there
+# a trial, the number of its evaluation, the value, whether it is the last; the answer is whether to stop there
+Report = Callable[[int, int, float, bool], bool]
 Finish = Callable[[int, Ending], None]
 LOOK_S = 0.2  # between two looks at what the user has asked for
 
@@ -35,8 +36,8 @@ def train_here(make: MakeTrainer, metric: str, next_task: NextTask, report: Repo
         while interrupt.signal is None and (task := next_task()) is not None:
             trial = task.trial
 
-            def report_one(evaluation: int, value: float, trial: int = trial) -> bool:
-                return report(trial, evaluation, value)
+            def report_one(evaluation: int, value: float, is_last: bool, trial: int = trial) -> bool:
+                return report(trial, evaluation, value, is_last)
 
             finish(trial, train_trial(make, task, metric, report_one, lambda: interrupt.signal is not None))
         return interrupt.signal
@@ -140,8 +141,8 @@ def _hear(worker: Worker, report: Report, finish: Finish) -> bool:
         return False
     worker.has_begun = True
     match said:
-        case ("evaluation", evaluation, value):
-            worker.connection.send(report(trial, evaluation, value))
+        case ("evaluation", evaluation, value, is_last):
+            worker.connection.send(report(trial, evaluation, value, is_last))
         case ("end", Ending() as ending):
             worker.task = None
             finish(trial, ending)
@@ -161,8 +162,8 @@ def _work(connection: Any, make: MakeTrainer, metric: str, stop: Any, place: int
         torch.accelerator.set_device_index(place % torch.accelerator.device_count())
     connection.send(("started",))
 
-    def report(evaluation: int, value: float) -> bool:
-        connection.send(("evaluation", evaluation, value))
+    def report(evaluation: int, value: float, is_last: bool) -> bool:
+        connection.send(("evaluation", evaluation, value, is_last))
         return bool(connection.recv())
 
     while True:

@@ -18,6 +18,7 @@ class TrialRecord:
     state: State
     values: Mapping[int, float]  # the metric by the number of the evaluation, from 1
     marks: Mapping[str, tuple[int, Any]] = field(default_factory=dict)  # what the pruner noted, and at which evaluation
+    is_over: bool = False  # its last evaluation is the last of its run
     error: str = ""
 
     @property

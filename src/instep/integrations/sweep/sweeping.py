@@ -21,6 +21,7 @@ from instep.loop.torch_losses import known
 from instep.run.description import as_setting
 from instep.run.lock import Lock
 from instep.run.run import Run
+from instep.run.run_files import find_checkpoints, is_run, read_run
 from instep.text import number
 
 FAILED_AT_FIRST = 3  # trials that fail before any other ends: then all of them would
@@ -179,7 +180,7 @@ class Sweeping:
         records = self._study.records()
         for one in records:
             if one.state == "running" and one.trial not in self._busy:
-                if self._study.stops(one.trial):  # it was killed before that was stored
+                if not one.is_over and self._study.stops(one.trial) and self._is_saved(one):  # killed before that was stored
                     self.finish(one.trial, Ending("pruned"))
                     return self.next_task()
                 self._say(one, f"goes on after {_evaluations(one)}" if one.values else "begins again")
@@ -201,6 +202,13 @@ class Sweeping:
     def _task(self, record: TrialRecord) -> Task:
         self._busy.add(record.trial)
         return Task(record.trial, self._space.values_of(record.stored), self._folder / FOLDER.format(record.trial))
+
+    def _is_saved(self, record: TrialRecord) -> bool:
+        """Whether the run has a checkpoint of its last evaluation; one that was killed before goes on until it has."""
+        folder = self._folder / FOLDER.format(record.trial)
+        evaluations = read_run(folder).history.evaluations if is_run(folder) else []
+        newest = max((entry.step for entry in find_checkpoints(folder)), default=0)
+        return len(evaluations) >= record.last and evaluations[record.last - 1]["step"] <= newest
 
     def _require_some_success(self, last: TrialRecord) -> None:
         ended = [one for one in self._study.records() if one.state != "running"]

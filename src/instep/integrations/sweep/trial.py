@@ -19,7 +19,8 @@ from instep.run.run import Run
 
 FOLDER = "trial-{:04}"
 
-Report = Callable[[int, float], bool]  # takes the number of an evaluation and its value; whether to stop there
+# the number of an evaluation, its value, whether the run is over with it; the answer is whether to stop there
+Report = Callable[[int, float, bool], bool]
 
 
 class NoMetric(DescriptionError):
@@ -91,13 +92,15 @@ def _train(trainer: SweptTrainer, task: Task, metric: str, report: Report, is_st
         for _ in updates:
             while said < len(trainer.history.evaluations):
                 said += 1
-                if report(said, value_of(trainer.history, said, metric)) and said == len(trainer.history.evaluations):
-                    # At its last evaluation it has come to its end anyhow.
-                    return Ending("finished" if run.state.is_over() else "pruned")
+                is_newest = said == len(trainer.history.evaluations)
+                is_last = is_newest and run.state.is_over()
+                if report(said, value_of(trainer.history, said, metric), is_last) and is_newest:
+                    return Ending("finished" if is_last else "pruned")
             if is_stopped():
                 return Ending("running")
-    for place in range(said + 1, len(trainer.history.evaluations) + 1):  # of a run that was over already
-        report(place, value_of(trainer.history, place, metric))
+    count = len(trainer.history.evaluations)
+    for place in range(said + 1, count + 1):  # of a run that was over already
+        report(place, value_of(trainer.history, place, metric), place == count)
     return Ending("finished")
 
 
