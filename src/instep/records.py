@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from instep.record_class import record_class
 from instep.text import number, rate
 
 
@@ -206,7 +207,7 @@ class SampleLoss(NamedTuple):
     target: Any
 
 
-@dataclass(frozen=True)
+@record_class
 class Pace:
     """What depends on the clock: how fast a stretch of the run went."""
 
@@ -216,7 +217,7 @@ class Pace:
     memory_bytes: int | None = None  # that are taken; of an accelerator the most so far; None where nobody knows
 
 
-@dataclass(frozen=True)
+@record_class
 class Logged:
     """One line of the log: the mean over the updates since the line before."""
 

@@ -11,10 +11,11 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
+
+from instep.record_class import record_class
 
 # Small enough to stay in the cache of the processor between the checksum and the file; large enough that a writer beside a run
 # that is busy in Python asks for the interpreter a few dozen times, not thousands.
@@ -22,7 +23,7 @@ BLOCK_BYTES = 4 << 20
 Bytes = bytes | memoryview
 
 
-@dataclass(frozen=True)
+@record_class
 class FileSummary:
     """What a manifest says of a file."""
 

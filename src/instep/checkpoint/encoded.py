@@ -5,7 +5,6 @@ Between a run that goes on and a writer beside it: what a run may still change i
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +14,7 @@ from instep.checkpoint.layout import Layout, plan_layout
 from instep.checkpoint.record import Checkpoint
 from instep.checkpoint.tagged import Decoder, Encoder
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 STATE = "state"
 LIMIT_STEP = 10**15
@@ -23,7 +23,7 @@ _PART = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{device}{number}" for device in ("com", "lpt") for number in range(10))}
 
 
-@dataclass(frozen=True)
+@record_class
 class EncodedPart:
     """One tensor file to be."""
 
@@ -32,7 +32,7 @@ class EncodedPart:
     head: bytes
 
 
-@dataclass(frozen=True)
+@record_class
 class EncodedCheckpoint:
     """A checkpoint as files to be."""
 

@@ -4,7 +4,7 @@ All refusing happens here, by name and before anything is copied or written: a l
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from instep.checkpoint.strides import is_dense, row_by_row
 from instep.checkpoint.ties import TensorView, find_views
 from instep.distributed.dtensors import is_sharded
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 
-@dataclass(frozen=True)
+@record_class
 class StoredTensor:
     """How one tensor is kept. `strides` is None where it lies row by row, or where there is no order to restore."""
 
@@ -32,7 +33,7 @@ class StoredTensor:
         return self.dtype.itemsize * torch.Size(self.shape).numel()
 
 
-@dataclass(frozen=True)
+@record_class
 class Layout:
     """What a file holds, in its order. Names that share memory are `views` of one that is stored."""
 

@@ -7,13 +7,13 @@ checkpoint is the one that was written or it is none.
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from instep.checkpoint import jsontext
 from instep.checkpoint.blocks import FileSummary
 from instep.checkpoint.encoded import LIMIT_STEP
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 MANIFEST, STATE_FILE, ENDING = "MANIFEST.json", "state.json", ".safetensors"
 LIMIT_BYTES = 2**20
@@ -21,7 +21,7 @@ FORMAT, VERSION = "instep checkpoint", 1
 _FILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(\.safetensors|\.json)")
 
 
-@dataclass(frozen=True)
+@record_class
 class Manifest:
     step: int
     best: int | None

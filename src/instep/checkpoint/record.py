@@ -1,12 +1,14 @@
 """What a checkpoint holds, in memory, and what was passed over while looking for one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from instep.record_class import record_class
 
-@dataclass(frozen=True)
+
+@record_class
 class Checkpoint:
     """A run after `step` update cycles were begun; the next one is `step`.
 
@@ -24,7 +26,7 @@ class Checkpoint:
     dropped: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@record_class
 class Skipped:
     """A checkpoint that could not be used, and why."""
 

@@ -6,7 +6,6 @@ takes the rows that it holds itself; sizes are checked before memory is taken.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from instep.checkpoint import header, jsontext
 from instep.checkpoint.tensorfile import as_bytes
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 SHARD = "shard-"  # how the names of the files begin
 _NOTES, _OFFSETS = "DCP_SHARDING_INFO", "saved_offsets"
@@ -29,7 +29,7 @@ class Holding(Protocol):
     def made(self, part: str, name: str, shape: Sequence[int], rows: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True)
+@record_class
 class Piece:
     """Some rows of a tensor in a file."""
 

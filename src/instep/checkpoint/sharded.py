@@ -11,7 +11,6 @@ import shutil
 import warnings
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,10 @@ from instep.checkpoint.write import explain, prepare_folder
 from instep.distributed.dtensors import is_sharded, local
 from instep.distributed.world import World
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 
-@dataclass(frozen=True)
+@record_class
 class SealedShards:
     """A checkpoint as files to be: what this process holds of it."""
 

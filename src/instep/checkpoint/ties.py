@@ -5,16 +5,16 @@ buffer that do not touch are no ties, however close they lie.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from instep.checkpoint.strides import covers_itself, extent, is_dense
 from instep.errors import CheckpointError
+from instep.record_class import record_class
 
 
-@dataclass(frozen=True)
+@record_class
 class TensorView:
     """A name for memory that is stored under another: `of`, seen with these sizes and strides from this place on."""
 
@@ -24,7 +24,7 @@ class TensorView:
     offset: int
 
 
-@dataclass(frozen=True)
+@record_class
 class _Piece:
     name: str
     tensor: Tensor

@@ -1,6 +1,6 @@
 """Sizes: how long a run is, how large its batches and micro-batches are, and when it evaluates; all checked before it begins."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from torch import nn
 
@@ -8,12 +8,13 @@ from instep.data.pieces import bounds
 from instep.data.share import Part
 from instep.errors import DescriptionError
 from instep.loop.interval import parse_interval
+from instep.record_class import record_class
 from instep.text import plural
 
 EvaluateEvery = int | str | None
 
 
-@dataclass(frozen=True)
+@record_class
 class BatchPlan:
     """The sizes of a run, as asked for; what does not fit together is an error at once."""
 

@@ -10,13 +10,13 @@ import inspect
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
 from instep.errors import is_user_file
+from instep.record_class import record_class
 
 _DEEPEST = 4  # objects within objects
 _MOST = 1_000  # entries of a list that are looked at for modules
@@ -24,7 +24,7 @@ _OF_MODULES = frozenset(vars(nn.Module()))
 _CALLABLES = (functools.partial, types.MethodType, types.FunctionType)
 
 
-@dataclass(frozen=True)
+@record_class
 class Holders:
     """All of them; modules that are inside of the model are the model's."""
 

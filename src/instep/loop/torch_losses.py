@@ -14,7 +14,6 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -24,6 +23,7 @@ from torch.nn import functional as F
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
 from instep.loop.loss_checks import Compares, checker, explain, wrong_values
+from instep.record_class import record_class
 from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]
@@ -35,7 +35,7 @@ Count = Callable[[Arguments], Tensor | int]
 Setting = Callable[[str], Any]  # the name of an option -> its value now, None where the loss has no such option
 
 
-@dataclass(frozen=True)
+@record_class
 class Counted:
     """What is known of a loss function.
 
@@ -195,7 +195,7 @@ def reduction_of(name: str, reduction: Any) -> Reduction:
 # --- Arguments: who brings which
 
 
-@dataclass(frozen=True)
+@record_class
 class Form:
     """Which positional arguments of a loss the output brings and which the target; none: that side is not looked at."""
 
@@ -417,7 +417,7 @@ def summed(weights: Tensor) -> Tensor:
 # --- The table
 
 
-@dataclass(frozen=True)
+@record_class
 class Rule:
     """How the losses of these names, modules and functions, take their arguments and what their mean divides by."""
 

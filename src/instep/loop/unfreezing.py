@@ -5,7 +5,6 @@ All is checked before the run. Parameters that no group holds join the optimizer
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
@@ -15,6 +14,7 @@ from torch.optim import LBFGS, Optimizer
 from instep.errors import DescriptionError
 from instep.optim.freeze import frozen, is_frozen, unfreeze
 from instep.optim.parts import Slot, What, modules_of, part_of, slots_of
+from instep.record_class import record_class
 from instep.schedules.drive import Drive
 from instep.schedules.scheduler import SchedulerDrive
 from instep.text import plural
@@ -22,7 +22,7 @@ from instep.text import plural
 UnfreezeAt = Mapping[int, What | Sequence[What]]
 
 
-@dataclass(frozen=True)
+@record_class
 class Release:
     """What is unfrozen at the beginning of one epoch."""
 

@@ -4,16 +4,15 @@
 Before that the weights of "swa" are the model's own.
 """
 
-from dataclasses import dataclass
-
 from torch import nn
 
 from instep.errors import DescriptionError
 from instep.optim.average import Average
 from instep.optim.which_weights import Weights
+from instep.record_class import record_class
 
 
-@dataclass(frozen=True)
+@record_class
 class Averages:
     """The averages of a run. `swa_start` and `swa_every` count updates."""
 

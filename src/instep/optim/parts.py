@@ -7,7 +7,6 @@ Names are those of `named_parameters()`, without what torch.compile and data-par
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from instep.errors import DescriptionError
+from instep.record_class import record_class
 from instep.text import listed
 
 What = str | nn.Module
@@ -39,7 +39,7 @@ class Slot(NamedTuple):
         return self.parameter.ndim < 2 or called_bias or isinstance(self.owner, _NORMS)
 
 
-@dataclass(frozen=True)
+@record_class
 class Part:
     """What a name, a pattern or a module stands for in one model."""
 

@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -27,6 +27,7 @@ from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.optim.which_weights import AVERAGED, choose_weights
+from instep.record_class import record_class
 from instep.records import Plan, differences
 from instep.run.built import Built, describe_built
 from instep.run.fingerprint import Known, fingerprint
@@ -43,7 +44,7 @@ FORMAT = 1
 _HASHED = re.compile(r":([0-9a-f]{12}|[0-9a-f]{16})$")
 
 
-@dataclass(frozen=True)
+@record_class
 class Description:
     """What a Trainer was made of, and what follows from it."""
 

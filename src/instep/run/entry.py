@@ -4,12 +4,12 @@ Without a folder nothing is kept, and everything here does nothing. Only rank 0 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instep.checkpoint import Checkpoint, Skipped, read_newest, steps
 from instep.errors import FolderError
+from instep.record_class import record_class
 from instep.run.changes import COMPARED, Compared, ignores_length, require_same
 from instep.run.folder import RunFolder
 from instep.run.history import HistoryFile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from instep.run.run import Run
 
 
-@dataclass(frozen=True)
+@record_class
 class Found:
     """What was found in a folder, as all processes have to know it."""
 

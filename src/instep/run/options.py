@@ -29,7 +29,7 @@ from instep.run.loggers import Logger
 _NO_SETTING = {"setting": False}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Options:
     """The arguments of a Trainer as they were given."""
 

@@ -1,4 +1,4 @@
-"""Schedules without a warm-up: no change at all, steps down, a steady decay, and a cosine that starts again.
+"""Schedules without a warm-up: steps down, a steady decay, and a cosine that starts again.
 
 All of them multiply each group's own starting learning rate, so groups keep their ratios.
 """
@@ -11,19 +11,6 @@ from instep.errors import DescriptionError
 from instep.schedules.schedule import Curve, Schedule
 from instep.schedules.span import Span, check_span, in_updates, said
 from instep.schedules.warmup import cosine
-
-
-@dataclass(frozen=True)
-class Constant(Schedule):
-    """The optimizer's own learning rate, throughout; nothing is written at all. The same as `schedule=None`.
-
-    >>> Constant().curve(total=100, base=0.1)(99)
-    0.1
-    """
-
-    def curve(self, total: int, base: float) -> Curve:
-        """The base, at every position."""
-        return lambda position: base
 
 
 @dataclass(frozen=True)

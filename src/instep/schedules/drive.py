@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from instep.errors import DescriptionError
-from instep.schedules.decay import Constant
+from instep.schedules.constant import Constant
 from instep.schedules.function import FromFunction
 from instep.schedules.plateau import Plateau, PlateauDrive
 from instep.schedules.schedule import Curve, Schedule, starting_lr

@@ -7,19 +7,19 @@ import copy
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, ReduceLROnPlateau
 
 from instep.errors import DescriptionError
+from instep.record_class import record_class
 from instep.text import plural
 
 When = Literal["update", "epoch", "evaluation"]
 
 
-@dataclass(frozen=True)
+@record_class
 class PerEpoch:
     """A function that builds a scheduler which counts epochs; made by `per_epoch`."""
 

@@ -1,7 +1,6 @@
 """The parts of a DataLoader that the user built. What it says is kept; what cannot be kept is an error."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import (
@@ -16,9 +15,10 @@ from torch.utils.data import (
 
 from instep.data.position import Collate
 from instep.errors import DescriptionError, give_notice
+from instep.record_class import record_class
 
 
-@dataclass(frozen=True)
+@record_class
 class WorkerSettings:
     """How worker processes are run; none of it changes a batch."""
 
@@ -28,7 +28,7 @@ class WorkerSettings:
     context: Any = None  # of multiprocessing: how workers are started
 
 
-@dataclass(frozen=True)
+@record_class
 class DataLoaderParts:
     """What a DataLoader says."""
 

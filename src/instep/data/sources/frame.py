@@ -5,7 +5,7 @@ training data was a frame.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from instep.errors import DescriptionError, give_notice
+from instep.record_class import record_class
 from instep.text import listed
 
 MOST = 12  # columns that are named in an error
 
 
-@dataclass(frozen=True)
+@record_class
 class FrameLayout:
     """How a frame is read: which columns make up the inputs, in which order, and what is predicted from them."""
 

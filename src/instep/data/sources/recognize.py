@@ -7,7 +7,7 @@ samples come is the loader's business.
 import functools
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,11 @@ from instep.data.sources.view import Listed, Ranged, View
 from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
 from instep.errors import DescriptionError
+from instep.record_class import record_class
 from instep.text import listed, plural
 
 
-@dataclass(frozen=True)
+@record_class
 class Reading:
     """How what was passed is to be read, where that is not plain."""
 
