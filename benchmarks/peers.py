@@ -4,9 +4,10 @@ Every contestant has a process of its own that stays alive. This one asks them f
 order in every round, so that a slow moment of the machine hits all alike; the first round warms up and is checked: whoever
 did not train, or does not end with the weights of the plain loop, has no number in the table.
 
-    python -m benchmarks.peers [--rounds 5] [--work mlp-64,cnn] [--library instep,skorch] [--quick] [--write]
+    python -m benchmarks.peers [--rounds 5] [--work mlp-64,cnn] [--library instep,skorch] [--quick] [--write] [--add]
 
-`make bench-peers ARGS="--rounds 5 --write"` makes the environment first, and writes docs/performance.md.
+`make bench-peers ARGS="--rounds 5 --write"` makes the environment first, and writes docs/performance.md. Where the machine was
+restless, `--add --work start,cnn` measures these works for some more rounds: what was measured before stays in the medians.
 """
 
 import argparse
@@ -37,11 +38,11 @@ def main() -> None:
     if options.redraw:
         write_page(Results.from_json(json.loads(JSON.read_text(encoding="utf-8"))))
         return
-    results = Results(machine(), versions(options.library), 1 if options.quick else options.rounds)
+    results = measured_before(options) if options.add else Results(machine(), versions(options.library), options.rounds)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         Controller(results, options, Path(folder)).run()
     print(show(results))
-    if options.write:
+    if options.write or options.add:
         write_page(results)
     if failures := list(failed(results)):
         sys.exit("\n".join(["", "failed:", *failures]))
@@ -54,12 +55,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--library", type=names_of(CONTESTANTS), default=list(CONTESTANTS), help=", ".join(CONTESTANTS))
     parser.add_argument("--quick", action="store_true", help="one round of small works: does everything run?")
     parser.add_argument("--write", action="store_true", help="benchmarks/peers.json, docs/performance.md and .svg")
+    parser.add_argument("--add", action="store_true", help="more rounds of --work beside those of benchmarks/peers.json")
     parser.add_argument("--redraw", action="store_true", help="the page anew from benchmarks/peers.json, without measuring")
     parser.add_argument("--folder", type=Path, default=None, help="on the disk that is to hold the checkpoints")
     options = parser.parse_args()
     if options.write and (options.quick or set(options.work) != set(WORKS) or set(options.library) != set(CONTESTANTS)):
         parser.error("--write needs all works and all libraries at full size; leave out --quick, --work and --library.")
+    if options.add and (options.quick or options.write or set(options.library) != set(CONTESTANTS)):
+        parser.error("--add needs all libraries at full size; leave out --quick, --write and --library.")
     return options
+
+
+def measured_before(options: argparse.Namespace) -> Results:
+    """What benchmarks/peers.json has; more can be added to it with the same versions on a machine of the same kind."""
+    before = Results.from_json(json.loads(JSON.read_text(encoding="utf-8")))
+    now = machine(), versions(options.library)
+    if (before.machine, before.versions) != now:
+        sys.exit(f"{JSON.name} was measured with {before.machine} {before.versions}, this is {now[0]} {now[1]}; use --write.")
+    return before
 
 
 def names_of(known: dict[str, Any]) -> Any:
@@ -112,7 +125,7 @@ class Controller:
 
     def _row(self, name: str) -> None:
         work = WORKS[name]
-        rounds = min(self._results.rounds, work.most_rounds) * (1 if self._options.quick else work.turns)
+        rounds = 1 if self._options.quick else min(self._options.rounds, work.most_rounds) * work.turns
         for threads in work.threads:
             contestants = [one for one in self._options.library if takes_part(one, name)]  # the plain loop is first
             self._round(name, threads, contestants, checked=True, counted=work.fresh)
@@ -120,7 +133,8 @@ class Controller:
                 self._shuffle(contestants)
                 self._round(name, threads, contestants)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
-        if self._options.write:  # after each row: --redraw makes a page of what is there, also where this run is stopped
+        if self._options.write or self._options.add:
+            # After each row: --redraw makes a page of what is there, also where this run is stopped.
             JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
 
     def _round(self, name: str, threads: int, contestants: list[str], *, checked: bool = False, counted: bool = True) -> None:

@@ -33,8 +33,10 @@ def judge(results: Results) -> list[Aim]:
 
 
 def first_among_libraries(results: Results) -> Iterator[Aim]:
-    """One aim for all rows: the measured side names those in which another library is ahead."""
-    ahead, rows = [], 0
+    """One aim for all rows: the measured side names those in which another library is ahead, or level: the quartiles overlap."""
+    ahead: list[str] = []
+    level: list[str] = []
+    rows = 0
     for work, by_threads in results.entries.items():
         for threads, row in by_threads.items():
             if not row.get("instep"):
@@ -46,10 +48,14 @@ def first_among_libraries(results: Results) -> Iterator[Aim]:
             best = min(others, key=lambda name: others[name].median())
             speed = results.speed(work, int(threads), "instep", best)
             if speed is not None and speed < 1.0:
-                ahead.append(f"{CONTESTANTS[best].label} in `{work}` with {plural(int(threads))} (Instep {speed:.2f} ×)")
+                is_ahead = others[best].quartiles()[1] < row["instep"].quartiles()[0]
+                said = f"{CONTESTANTS[best].label} in `{work}` with {plural(int(threads))} (Instep {speed:.2f} ×)"
+                (ahead if is_ahead else level).append(said)
     if rows:
-        said = f"first in {rows - len(ahead)} of {rows} rows" + (f"; ahead: {', '.join(ahead)}" if ahead else "")
-        yield Aim("first among libraries in every row", said, not ahead)
+        parts = [f"first in {rows - len(ahead) - len(level)} of {rows} rows"]
+        parts += [f"level, with quartiles that overlap: {', '.join(level)}"] if level else []
+        parts += [f"ahead: {', '.join(ahead)}"] if ahead else []
+        yield Aim("first among libraries in every row", "; ".join(parts), not ahead and not level)
 
 
 def is_other_library(name: str) -> bool:

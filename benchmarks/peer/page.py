@@ -32,7 +32,9 @@ def measured_on(results: Results) -> str:
     machine = results.machine
     on = f"{machine['cores']} cores ({machine['system']}), Python {machine['python']}"
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
-    return f"Measured on {on}: {versions}; {results.rounds} rounds."
+    rounds = {name: len(results.entry(name, work.threads[0], "plain").train_s) for name, work in WORKS.items()}
+    told = ", ".join(f"{count} of `{name}`" for name, count in rounds.items() if count)
+    return f"Measured on {on}: {versions}. Rounds: {told}."
 
 
 def tables(results: Results) -> list[str]:
