@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from instep.doctor.step_sampling import FIRST
+from instep.doctor.step_sampling import EVERY_LARGE, FIRST
 from instep.doctor.watcher import Watcher
 
 
@@ -103,7 +103,7 @@ WORKS = [
             aim=1.02,
             before=before,
         )
-        for before, steps in ((30, 20), (FIRST, 64))
+        for before, steps in ((30, 20), (FIRST, EVERY_LARGE))
     ),
 ]
 

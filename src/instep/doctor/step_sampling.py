@@ -19,12 +19,12 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
-EVERY = 512  # steps from one burst to the next
+EVERY = 1024  # steps from one burst to the next; the first comes after half as many
 SHARE = 0.05  # of the steps that may be watched because something rare woke it
 # Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
 # their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
 LARGE = 1e8
-EVERY_LARGE, SHARE_LARGE = 64, 0.2
+EVERY_LARGE, SHARE_LARGE = 128, 0.2
 COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
 # A new phase, as fine-tuning after pretraining, may be wrong where the first was right: so many steps of so many phases.
@@ -79,7 +79,7 @@ class StepSampling:
 
     def on_alarm(self) -> None:
         steps = self._trace.steps
-        if steps % self._every == 0:
+        if steps % self._every == self._every // 2:
             self._wake()
         else:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
@@ -172,7 +172,8 @@ class StepSampling:
         self._hub.say("on_rest")
 
     def _next_burst(self, steps: int) -> int:
-        return (steps // self._every + 1) * self._every
+        half = self._every // 2
+        return ((steps + half) // self._every + 1) * self._every - half
 
 
 def multiplications(module: nn.Module, output: Any) -> int:
