@@ -190,6 +190,11 @@ def _recorded_in_train_mode(trace: Trace) -> Iterator[Finding]:
             continue
         if not calls.is_trained(root) or kind.graded <= 0.5 * kind.count:
             continue
+        if any(
+            other.grad and other.unused and other.root.dropouts + other.root.batchnorms and other.loader == stretch.loader
+            for other in trace.part(Modes).stretches.values()
+        ):
+            continue  # the mode is what is wrong there
         held_out = _held_out(stretch, trace.part(Loaders).all) and kind.fed > 0.5 * kind.count
         wasted = stretch.unused if held_out else stretch.given_up
         if wasted < 4 or wasted <= 0.8 * stretch.calls:

@@ -24,6 +24,7 @@ FAR = 6.0  # times the largest step of late
 LATE = 8  # steps that are of late
 CALLS = 16  # of an evaluation with such weights that are looked at
 LARGE = 128  # samples of a batch that says as much as two
+UNFIT = 0.9  # the logarithm of a factor between variances: weights that are rounded, or close by, fit better
 
 
 class _Live:
@@ -47,6 +48,7 @@ class MixedNormWatch:
         self._trace, self._part = trace, trace.part(Norms)
         self._live: dict[int, _Live] = {}
         self._mixed: dict[int, Norm] = {}
+        self._awake = 0  # steps at the last one that was watched
 
     def wants_modules(self) -> dict[type, Any]:
         return {_BatchNorm: self._called}
@@ -60,6 +62,9 @@ class MixedNormWatch:
                 self._follow(module, mean)
         elif not call.grad and self._live and args and isinstance(args[0], Tensor):
             self._look(module, mean, args[0], call)
+
+    def after_step(self, _: Any) -> None:
+        self._awake = self._trace.steps
 
     def _follow(self, module: _BatchNorm, mean: Tensor) -> None:
         live = self._live.get(id(module))
@@ -87,7 +92,7 @@ class MixedNormWatch:
         norm = known or self._new(module, call.root, call)
         norm.eval_calls += 1
         norm.eval_site = norm.eval_site or call.site
-        if fit > 2 * live.usual:
+        if fit > max(2 * live.usual, UNFIT):
             norm.misfits += [fit] * (2 if len(input) >= LARGE else 1)
 
     def _source(self, module: _BatchNorm, mean: Tensor) -> tuple[_Live | None, Tensor | None]:
@@ -98,6 +103,8 @@ class MixedNormWatch:
             return (own, own.weights) if same else (None, None)
         for live in self._live.values():
             other = live.module()
+            if live.step < self._awake - 1:
+                continue  # it was trained on with its statistics held
             if other is not None and other.running_mean is not None and _is_same(other.running_mean, mean):
                 return live, weights_of(other)
         return None, None
