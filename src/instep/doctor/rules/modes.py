@@ -29,7 +29,7 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
         kind, root = graded.get(key), stretch.root
         if kind is None or kind.inside or not (root.dropouts or root.batchnorms) or stretch.calls < 2:
             continue
-        if not calls.is_trained(root):
+        if not calls.belongs_to_trained(root):
             continue
         if kind.repeated > 0.2 * kind.count or stretch.passes >= 3:
             continue
@@ -158,7 +158,7 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
         trained = mode.train_steps + mode.eval_steps
         in_rows = mode.wasted >= 2 * mode.wasted_stretches
         apart = mode.wasted_stretches <= 0.34 * (max(trace.watched, trace.backwards) - mode.wasted_watched + 1)
-        if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
+        if not trained and in_rows and apart and trace.part(Calls).belongs_to_trained(mode.root):
             trained = trace.steps  # an average of what is trained
         if not trace.steps and in_rows and trace.part(ByHand).moved:
             trained = mode.root.trained  # updates by hand
@@ -188,7 +188,7 @@ def _recorded_in_train_mode(trace: Trace) -> Iterator[Finding]:
         kind, root = kinds.get(key), stretch.root
         if kind is None or kind.inside or not stretch.grad or root.dropouts or root.batchnorms or trace.steps < 3:
             continue
-        if not calls.is_trained(root) or kind.graded <= 0.5 * kind.count:
+        if not calls.belongs_to_trained(root) or kind.graded <= 0.5 * kind.count:
             continue
         if any(
             other.grad and other.unused and other.root.dropouts + other.root.batchnorms and other.loader == stretch.loader

@@ -126,10 +126,12 @@ class Calls:
     enclosing: set[str] = field(default_factory=set)  # lines from which a framework runs the user's code: `trainer.fit(…)`
 
     def is_trained(self, root: Root) -> bool:
-        """Whether a module is trained, is part of one that is, or the like of one: an average, a copy that is evaluated."""
-        if root.trained or any(whole.trained for whole in root.within):
-            return True
-        return root.parameters > 0 and any(o.trained and o.shapes == root.shapes for o in self.roots)
+        """Whether a module is trained, or is the like of one that is: an average, a copy that is evaluated."""
+        return bool(root.trained) or (root.parameters > 0 and any(o.trained and o.shapes == root.shapes for o in self.roots))
+
+    def belongs_to_trained(self, root: Root) -> bool:
+        """The same, or whether it is a part of such a module: a method may call the parts of a model one by one."""
+        return self.is_trained(root) or any(whole.trained for whole in root.within)
 
 
 class CallWatch:
