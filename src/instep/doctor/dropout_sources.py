@@ -58,3 +58,32 @@ def _called(node: ast.Call) -> str:
 def _is_kept(divisor: ast.expr, limit: str) -> bool:
     """Whether something is divided by the limit, or by 1 less it."""
     return ast.unparse(divisor) in (limit, f"1 - {limit}", f"1.0 - {limit}")
+
+
+def has_training_flag(site: str) -> bool:
+    """Whether a dropout of that line is given `self.is_training` and the like for its mode: a flag that eval() does not know.
+
+    Not `self.training`, nor a flag whose name speaks of something else, as Monte Carlo does.
+    """
+    file, _, line = site.rpartition(":")
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return False
+    found = [
+        node for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and "drop" in _called(node) and node.lineno <= int(line) <= (node.end_lineno or 0)
+    ]  # fmt: skip
+    given = [_training_given(node) for node in found]
+    return bool(given) and all(each is not None and _is_own_flag(each) for each in given)
+
+
+def _training_given(node: ast.Call) -> ast.expr | None:
+    named = [keyword.value for keyword in node.keywords if keyword.arg == "training"]
+    return named[0] if named else node.args[2] if len(node.args) > 2 else None
+
+
+def _is_own_flag(given: ast.expr) -> bool:
+    if not isinstance(given, ast.Attribute) or not isinstance(given.value, ast.Name) or given.value.id != "self":
+        return False
+    return "train" in given.attr.lower() and given.attr != "training"

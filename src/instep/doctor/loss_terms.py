@@ -146,7 +146,9 @@ def picked_from(node: Any) -> Any:
     child = node.next_functions[0][0]
     if name == "Gather":
         index = saved(node, "index")
-        return child if index is not None and index.dim() == 2 and index.shape[1] == 1 and axes(node, 2) == [1] else None
+        dims = index.dim() if index is not None else 0
+        last = index is not None and dims in (2, 3) and index.shape[-1] == 1 and axes(node, dims) == [dims - 1]
+        return child if last else None
     if name == "Index":
         return child if _is_row_by_row(node, shape_of(child)) else None
     if name != "Mul":
@@ -206,11 +208,36 @@ def bare_scores(root: Any) -> bool:
             return negative and source is not None and operation(source) in ("Addmm", "Mm")
         live = [child for child in children(node) if child is not None]
         name = operation(node)
-        if len(live) != 1 or (name not in ("Neg", "Mean", "Sum") and name not in SHAPES and not _is_scaled(node, name)):
+        added = name == "Add" and len(live) == 2
+        if added:
+            live = [child for child in live if not is_penalty(child)]
+        if len(live) != 1:
+            return False
+        if not added and name not in ("Neg", "Mean", "Sum") and name not in SHAPES and not _is_scaled(node, name):
             return False
         negative ^= name == "Neg"
         (node,) = live
     return False
+
+
+PENALTIES = frozenset(
+    ("Add", "Mul", "Div", "Pow", "Abs", "Sum", "Mean", "Sqrt", "Norm", "LinalgVectorNorm", "Stack", "Cat", "View", "Square")
+)
+
+
+def is_penalty(root: Any) -> bool:
+    """Whether a term of a loss is made of weights alone: sizes of them, added up."""
+    pending, seen = [root], {root}
+    while pending and len(seen) < 8 * NODES:
+        node = pending.pop()
+        if node.name() == "torch::autograd::AccumulateGrad":
+            continue
+        if operation(node) not in PENALTIES:
+            return False
+        new = [child for child in children(node) if child is not None and child not in seen]
+        seen.update(new)
+        pending += new
+    return not pending
 
 
 def _is_scaled(node: Any, name: str) -> bool:

@@ -93,3 +93,26 @@ def _assigned(tree: ast.AST, name: str, line: int) -> Iterator[ast.expr]:
         if isinstance(node, ast.Assign) and node.lineno <= line and any(ast.unparse(target) == name for target in node.targets)
     ]  # fmt: skip
     yield from (node.value for node in sorted(found, key=lambda node: node.lineno))
+
+
+def is_plain_meter(tree: ast.AST, name: str) -> bool:
+    """Whether a class of that file averages the numbers it is given, each counting the same: it adds them up, or keeps them in
+    lists, and divides by how many there were. Nothing is multiplied in it, and it counts in ones."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(classes) != 1 or any(isinstance(node, ast.Mult) for node in ast.walk(classes[0])):
+        return False
+    nodes = list(ast.walk(classes[0]))
+    added = [node for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)]
+    ones = {ast.unparse(node.target) for node in added if isinstance(node.value, ast.Constant) and node.value.value == 1}
+    divided = [node for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    return any(ast.unparse(node.right) in ones or _is_length_of_sum(node) for node in divided)
+
+
+def _is_length_of_sum(node: ast.BinOp) -> bool:
+    """`sum(v) / len(v)`"""
+    sides = (node.left, node.right)
+    calls = [each for each in sides if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and len(each.args) == 1]
+    if len(calls) != 2:
+        return False
+    names = tuple(each.func.id for each in calls)  # type: ignore[attr-defined]
+    return names == ("sum", "len") and ast.unparse(calls[0].args[0]) == ast.unparse(calls[1].args[0])

@@ -136,3 +136,29 @@ def _past_shapes(node: Any) -> Any:
 def _shape(node: Any) -> tuple[int, ...]:
     metadata = getattr(node, "_input_metadata", None)
     return tuple(metadata[0].shape) if metadata else ()
+
+
+def unreduced_targets(root: Any) -> tuple[Any, Tensor, int, Any] | None:
+    """(node of the log-probabilities, class numbers, what is ignored, weights) of a loss of torch's with reduction="none" that is
+    then averaged, or added up, with every place in it; None where a loss is something else. Whole rows may have weights."""
+    pending, seen, most = [root], 0, 0
+    while pending and seen < NODES:
+        node = pending.pop(0)
+        seen += 1
+        if node is None:
+            continue
+        name = node.name()
+        if name in ("NllLossBackward0", "NllLoss2DBackward0"):
+            target = node._saved_target
+            if int(node._saved_reduction) != 0 or most >= target.numel() or target.device.type != "cpu":
+                return None
+            target = target.squeeze(1) if target.dim() == 3 and target.shape[1] == 1 else target
+            return node.next_functions[0][0], target, int(node._saved_ignore_index), node._saved_weight
+        children = [child for child, _ in node.next_functions]
+        if name in ALIKE:
+            pending += children
+        elif name in ("DivBackward0", "MulBackward0") and len(children) == 2 and (children[0] is None) != (children[1] is None):
+            other = node._saved_other if children[1] is None else node._saved_self
+            most = max(most, other.numel() if other is not None else 1)
+            pending += children
+    return None

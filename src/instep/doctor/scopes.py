@@ -48,3 +48,10 @@ def held(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, (list, tuple)) else ()
+
+
+def method_owner(locator: Locator) -> nn.Module | None:
+    """The module whose method the user's innermost function is; None where it is something else."""
+    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    owner = local_names(caller).get("self") if caller is not None else None
+    return owner if isinstance(owner, nn.Module) else None

@@ -10,7 +10,7 @@ from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.comparisons import Comparisons
 from instep.doctor.watch.feeds import ELEMENTWISE, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
-from instep.doctor.watch.padding import BY_HAND, Paddings
+from instep.doctor.watch.padding import BY_HAND, REDUCTIONS, Paddings
 from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.summed_terms import SummedTerms
 
@@ -78,10 +78,10 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
     for crossed in trace.part(Comparisons).crossed.values():
         if crossed.count < 2:
             continue
-        (one, other), rows = crossed.shapes, max(crossed.shapes[0])
+        (one, other), rows = crossed.shapes, crossed.shapes[0][0]
         yield Finding(
             "metric-broadcast",
-            f"{one} {crossed.operation} {other} gave {rows} x {rows} results instead of {rows}, {crossed.count} times.",
+            f"{one} {crossed.operation} {other} compared each of {rows} samples with all {rows}, {crossed.count} times.",
             evidence={"count": crossed.count, "shapes": [list(one), list(other)], "operation": crossed.operation},
             where=crossed.site,
             since_step=crossed.first_step,
@@ -105,7 +105,7 @@ def metric_broadcast(trace: Trace) -> Iterator[Finding]:
 
 @rule("padding-in-loss")
 def padding_in_loss(trace: Trace) -> Iterator[Finding]:
-    """Targets in rows that end in runs of one value, found nowhere else, which the loss does not ignore."""
+    """Targets in rows that end or begin in runs of one value, as their inputs do, which the loss does not ignore."""
     for padded in trace.part(Paddings).all.values():
         if padded.tails < 3 or not trace.has_share(padded.tails, padded.looked, 0.8) or not trace.exceeds(padded.share, 0.05):
             continue
@@ -115,12 +115,14 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
         sure = padded.matched >= 0.5 * padded.tails and padded.lone < padded.tails
         if padded.function == BY_HAND:
             seen, fix = "backwards that were looked at; a loss written by hand counts them like all others.", _masked(value)
+        elif padded.function in REDUCTIONS:
+            seen, fix = f"calls of {padded.function} that were looked at, which counts them like all others.", _masked(value)
         else:
             seen = f"calls of {padded.function} that were looked at; ignore_index is not {value}."
             fix = f"nn.CrossEntropyLoss(ignore_index={value})"
         yield Finding(
             "padding-in-loss",
-            f"Up to {padded.share:.0%} of the targets are {value}, in runs at the ends of the rows and nowhere else, in "
+            f"Up to {padded.share:.0%} of the targets are {value:g}, in runs at one end of the rows, in "
             f"{padded.tails} of {padded.looked} {seen}",
             evidence={
                 "calls": padded.calls, "padded": padded.tails, "looked": padded.looked, "value": value, "share": padded.share,
@@ -133,8 +135,8 @@ def padding_in_loss(trace: Trace) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _masked(value: int) -> str:
-    return f"mask = target != {value}\nloss = (loss_of_each * mask).sum() / mask.sum()"
+def _masked(value: float) -> str:
+    return f"mask = target != {value:g}\nloss = (loss_of_each * mask).sum() / mask.sum()"
 
 
 @rule("loss-summed", steps=10)

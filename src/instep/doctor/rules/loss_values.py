@@ -10,6 +10,7 @@ from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.feeds import BOUNDS, Feeds
 from instep.doctor.watch.lossgraphs import LossGraphs
 from instep.doctor.watch.phases import by_phase
+from instep.doctor.watch.sides import Sides
 
 _NAMES = {"SigmoidBackward0": "sigmoid", "SoftmaxBackward0": "softmax", "TanhBackward0": "tanh", "ReluBackward0": "relu"}
 
@@ -35,7 +36,7 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
         for name, count in feed.unreachable.items():
             if count < 3 or not trace.has_share(count, feed.looked, 0.8):
                 continue
-            low, high = BOUNDS[name]
+            low, high = feed.reach.get(name, BOUNDS[name])
             yield Finding(
                 "targets-out-of-range",
                 f"{feed.unreachable_share:.0%} of the targets of {feed.function} lie outside of {low:g} to {high:g}, all "
@@ -54,6 +55,23 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
             )
 
     yield from _outside_by_hand(trace)
+    yield from _without_other_side(trace)
+
+
+def _without_other_side(trace: Trace) -> Iterator[Finding]:
+    """Labels 0 and 1 for a loss that wants -1 and 1: whatever the model says of a 0 counts nothing, or the same."""
+    for sides in by_phase(trace, trace.part(Sides).all.values()):
+        if sides.zeros < 3 or sides.negative or not trace.has_share(sides.zeros, sides.looked, 0.8):
+            continue
+        yield Finding(
+            "targets-out-of-range",
+            f"{sides.function} wants targets of 1 and -1, and got 0 and 1 in {sides.zeros} of {sides.looked} calls that were "
+            f"looked at: the {sides.share:.0%} that are 0 teach nothing.",
+            evidence={"calls": sides.calls, "zeros": sides.zeros, "looked": sides.looked, "share": sides.share},
+            where=sides.site,
+            since_step=sides.first_step,
+            fix="target = 2 * target - 1  # 1 and -1",
+        )
 
 
 def _outside_by_hand(trace: Trace) -> Iterator[Finding]:

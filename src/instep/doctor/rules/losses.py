@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
+from instep.doctor.watch.choices import Choices
 from instep.doctor.watch.feeds import Feed, Feeds
 from instep.doctor.watch.influence import Influences
 from instep.doctor.watch.losses import BY_HAND, Losses, LossKind
@@ -143,7 +144,8 @@ def sigmoid_before_bce_logits(trace: Trace) -> Iterator[Finding]:
 def _is_hand_made(kind: LossKind) -> bool:
     """Whether the input comes from what a sigmoid written by hand ends in; a layer's output may lie within 0..1 by chance."""
     ends = ("ReciprocalBackward0", "DivBackward0", "HardsigmoidBackward0", "ClampBackward1", BY_HAND)
-    return sum(kind.origins[name] for name in ends) > 0.5 * kind.origins.total()
+    made = sum(count for name, count in kind.origins.items() if name in ends or name.endswith("Backward"))  # or own Functions
+    return made > 0.5 * kind.origins.total()
 
 
 def _wrong_axis(feed: Feed) -> bool:
@@ -160,6 +162,9 @@ def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
         if _wrong_axis(feed) or rows:
             told = True
             yield _over_rows(feed.function, feed.site, feed.first_step, max(feed.softmax_rows, feed.unnormalised), feed.looked)
+        elif feed.columns >= 2 and feed.columns > 0.5 * feed.looked:
+            told = True
+            yield _over_columns(feed)
     for site in by_phase(trace, trace.part(LossGraphs).sites.values()):
         if not told and site.softmax_rows >= 2 and site.softmax_rows > 0.5 * site.walked:
             told = True
@@ -167,6 +172,9 @@ def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
     for seen in by_phase(trace, trace.part(LossGraphs).outputs.values()):
         if not told and seen.rows >= 3 and seen.rows > 0.8 * seen.calls and not trace.part(Losses).of("cross_entropy"):
             yield _over_rows(f"a model ({seen.model}) of output {seen.shape}", seen.site, seen.first_step, seen.rows, seen.calls)
+    for choice in by_phase(trace, trace.part(Choices).all.values()):
+        if choice.columns >= 3 and trace.has_share(choice.columns, choice.looked, 0.8):
+            yield _over_rows("a Categorical", choice.site, choice.first_step, choice.columns, choice.looked)
     for fact in trace.part(Influences).roots.values():
         if fact.weights is not None:
             yield Finding(
@@ -185,6 +193,18 @@ def softmax_wrong_dim(trace: Trace) -> Iterator[Finding]:
             )
 
 
+def _over_columns(feed: Feed) -> Finding:
+    return Finding(
+        "softmax-wrong-dim",
+        f"The targets of {feed.function} sum to 1 over the samples of the batch, and not over the classes, in {feed.columns} of "
+        f"{feed.looked} calls that were looked at.",
+        evidence={"calls": feed.columns, "looked": feed.looked},
+        where=feed.site,
+        since_step=feed.first_step,
+        fix="torch.softmax(scores, dim=1)  # over the classes",
+    )
+
+
 def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) -> Finding:
     return Finding(
         "softmax-wrong-dim",
@@ -198,7 +218,7 @@ def _over_rows(what: str, site: str | None, step: int, count: int, seen: int) ->
 @rule("nll-on-unnormalised")
 def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
     """NLL loss on scores or probabilities: nothing took a logarithm, and their exponentials do not sum to 1."""
-    for feed in by_phase(trace, trace.part(Feeds).of("nll_loss")):
+    for feed in by_phase(trace, trace.part(Feeds).of("nll_loss", "ctc_loss")):
         kind = trace.part(Losses).kinds.get((feed.function, feed.site))
         if kind is None or feed.looked < 2:
             continue
@@ -213,7 +233,7 @@ def nll_on_unnormalised(trace: Trace) -> Iterator[Finding]:
         given = "logarithms whose exponentials are above 1" if feed.logged and not bare else given
         yield Finding(
             "nll-on-unnormalised",
-            f"nll_loss got {given} in {feed.unnormalised} of {feed.looked} calls that were looked at: "
+            f"{feed.function} got {given} in {feed.unnormalised} of {feed.looked} calls that were looked at: "
             f"the logarithm of the sum of their exponentials is {feed.worst_sum:.3g} away from 0.",
             evidence={
                 "calls": feed.graphs,
@@ -331,6 +351,8 @@ def kl_on_probabilities(trace: Trace) -> Iterator[Finding]:
              "F.kl_div(F.log_softmax(student, dim=1), F.softmax(teacher, dim=1), reduction='batchmean')"),
             (feed.negative_target, f"a target down to {feed.low:.3g}, where probabilities are never below 0",
              "F.kl_div(input, target, reduction='batchmean', log_target=True)  # where the target is a logarithm too"),
+            (feed.positive_target, "a target that is never below 0 with log_target=True, where logarithms are never above 0",
+             "F.kl_div(input, target, reduction='batchmean')  # where the target is probabilities"),
         ):  # fmt: skip
             if count < 2 or not trace.has_share(count, feed.looked, 0.5):
                 continue

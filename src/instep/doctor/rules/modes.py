@@ -1,12 +1,14 @@
 """Rules about modes: train() and eval(), gradients on and off."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
-from instep.doctor.watch.calls import Calls, Root
+from instep.doctor.watch.calls import CallKind, Calls, Root
+from instep.doctor.watch.idle_parts import IdleParts
 from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.modes import RUN, Modes, Stretch
 from instep.doctor.watch.phases import by_phase
@@ -21,13 +23,13 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
     nobody looks at the output), checkpointing, forwards inside a training step
     (pseudo-labels, the choice of an action), samples of a generator.
     """
-    loaders, modes = trace.part(Loaders).all, trace.part(Modes)
-    graded = {
-        (kind.root.number, kind.site, kind.loader, kind.grad): kind for kind in trace.part(Calls).kinds.values() if kind.training
-    }
+    loaders, modes, calls = trace.part(Loaders).all, trace.part(Modes), trace.part(Calls)
+    graded = _in_train_mode(trace)
     for key, stretch in modes.stretches.items():
         kind, root = graded.get(key), stretch.root
-        if kind is None or kind.inside or not root.trained or not (root.dropouts or root.batchnorms) or stretch.calls < 2:
+        if kind is None or kind.inside or not (root.dropouts or root.batchnorms) or stretch.calls < 2:
+            continue
+        if not calls.belongs_to_trained(root):
             continue
         if kind.repeated > 0.2 * kind.count or stretch.passes >= 3:
             continue
@@ -35,9 +37,12 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
         if stretch.grad:
             sure = held_out and stretch.unused >= 2 and stretch.unused > 0.8 * stretch.calls and kind.graded > 0.5 * kind.count
         else:
-            sure = held_out and kind.graded + stretch.kept > 0
+            kept = stretch.kept if root.trained else 0  # of a part, or a copy, it may be samples
+            sure = held_out and kind.graded + kind.compared + kept > 0
             by_hand = kind.compared if _is_unknown_to_training(trace, root) else 0
-            sure = sure or (kind.graded + by_hand > 0.5 * kind.count and _apart(stretch, trace.watched))
+            apart = _apart(stretch, trace.watched) if root.trained else _is_in_rows(stretch, trace.watched)
+            apart = apart and not _learns_from_them(trace, root)
+            sure = sure or (kind.graded + by_hand > 0.5 * kind.count and apart)
         if not sure:
             continue
         how = "with a graph that nobody used" if stretch.grad else "without gradient"
@@ -57,6 +62,12 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
         )
 
 
+def _in_train_mode(trace: Trace) -> dict[tuple[Any, ...], CallKind]:
+    """Calls in train mode, by what stretches of them go by."""
+    kinds = (kind for kind in trace.part(Calls).kinds.values() if kind.training)
+    return {(kind.root.number, kind.site, kind.loader, kind.grad): kind for kind in kinds}
+
+
 def _held_out(stretch: Stretch, loaders: list[Loader]) -> bool:
     """Whether the calls came on batches of a loader that never trains."""
     return stretch.loader is not None and loaders[stretch.loader].trained == 0
@@ -68,9 +79,20 @@ def _is_unknown_to_training(trace: Trace, root: Root) -> bool:
     return known > 0 and not trained
 
 
+def _learns_from_them(trace: Trace, root: Root) -> bool:
+    """Whether many of the rows are new to the model, and it is trained on them later: an agent that acts by what it chooses."""
+    fresh, later = trace.part(Rows).learnt_later.get(root.number, (0, 0))
+    return later >= 8 and later >= 0.3 * fresh
+
+
 def _apart(stretch: Stretch, watched: int) -> bool:
     """Whether the calls come in rows, or now and then: not once in every training step that was watched."""
     return stretch.long_rows >= 0.5 * stretch.rows or stretch.rows <= 0.34 * (watched - stretch.watched + 1)
+
+
+def _is_in_rows(stretch: Stretch, watched: int) -> bool:
+    """The same of a copy of the model, which training may ask for targets: several calls at a time, now and then."""
+    return stretch.long_rows >= 0.5 * stretch.rows and stretch.rows <= 0.34 * (watched - stretch.watched + 1)
 
 
 def _parts(root: Root) -> str:
@@ -110,6 +132,23 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
             since_step=first,
             severity=None if switched or again else "hint",
         )
+    yield from _part_left_in_eval_mode(trace)
+
+
+def _part_left_in_eval_mode(trace: Trace) -> Iterator[Finding]:
+    """A part that was evaluated by itself. Where it is put back later on, it has to happen twice."""
+    found = [part for part in trace.part(IdleParts).all if part.before >= RUN and part.steps >= 2 * RUN]
+    for part in found:
+        if part.ended and sum(other.part == part.part for other in found) < 2:
+            continue
+        yield Finding(
+            "trained-in-eval-mode",
+            f"A part of {part.model} ({part.part}, with {part.dropouts} Dropout and {part.batchnorms} BatchNorm) was evaluated "
+            f"by itself and left in eval mode: the model made {part.steps} steps so, after {part.before} in train mode.",
+            evidence={"model": part.model, "part": part.part, "eval_steps": part.steps, "train_steps": part.before},
+            where=part.site,
+            since_step=part.first_step,
+        )
 
 
 @rule("evaluated-with-grad")
@@ -119,7 +158,7 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
         trained = mode.train_steps + mode.eval_steps
         in_rows = mode.wasted >= 2 * mode.wasted_stretches
         apart = mode.wasted_stretches <= 0.34 * (max(trace.watched, trace.backwards) - mode.wasted_watched + 1)
-        if not trained and in_rows and apart and trace.part(Calls).is_trained(mode.root):
+        if not trained and in_rows and apart and trace.part(Calls).belongs_to_trained(mode.root):
             trained = trace.steps  # an average of what is trained
         if not trace.steps and in_rows and trace.part(ByHand).moved:
             trained = mode.root.trained  # updates by hand
@@ -137,4 +176,37 @@ def evaluated_with_grad(trace: Trace) -> Iterator[Finding]:
             where=mode.wasted_site,
             since_step=mode.wasted_first,
             severity=None if in_rows else "hint",
+        )
+    yield from _recorded_in_train_mode(trace)
+
+
+def _recorded_in_train_mode(trace: Trace) -> Iterator[Finding]:
+    """The same of a model that is the same in both modes, and is never put into eval mode: batches of a loader that never trains;
+    without a loader, graphs that were given up before any backward, several at a time, and a hint."""
+    calls, kinds = trace.part(Calls), _in_train_mode(trace)
+    for key, stretch in trace.part(Modes).stretches.items():
+        kind, root = kinds.get(key), stretch.root
+        if kind is None or kind.inside or not stretch.grad or root.dropouts or root.batchnorms or trace.steps < 3:
+            continue
+        if not calls.belongs_to_trained(root) or kind.graded <= 0.5 * kind.count:
+            continue
+        if any(
+            other.grad and other.unused and other.root.dropouts + other.root.batchnorms and other.loader == stretch.loader
+            for other in trace.part(Modes).stretches.values()
+        ):
+            continue  # the mode is what is wrong there
+        held_out = _held_out(stretch, trace.part(Loaders).all) and kind.fed > 0.5 * kind.count
+        wasted = stretch.unused if held_out else stretch.given_up
+        if wasted < 4 or wasted <= 0.8 * stretch.calls:
+            continue
+        apart = stretch.given_up >= 2 * stretch.given_up_rows and stretch.given_up_rows <= 0.34 * (trace.watched + 1)
+        if not held_out and not apart:
+            continue
+        yield Finding(
+            "evaluated-with-grad",
+            f"{root.name} was called {wasted} times with a graph that nobody used.",
+            evidence={"model": root.name, "calls": wasted, "of": stretch.calls, "held_out_loader": held_out},
+            where=stretch.site,
+            since_step=stretch.first_step,
+            severity=None if held_out else "hint",
         )

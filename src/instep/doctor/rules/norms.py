@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.dropouts import Dropouts
+from instep.doctor.watch.dropouts import UNREACHED, Dropouts
 from instep.doctor.watch.norms import Early, Norm, Norms
 from instep.doctor.watch.phases import by_phase
+
+LATELY = 30  # calls in a row that drop everything
 
 
 def _by_site(norms: Iterable[tuple[str | None, Norm]]) -> dict[str | None, list[Norm]]:
@@ -32,7 +34,10 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
     for leak in trace.part(Dropouts).leaks.values():
         if leak.calls < 2 or leak.repeated > 0.2 * leak.calls:
             continue
-        if leak.how.startswith("nn."):
+        if leak.how.startswith(UNREACHED):
+            how = f"is not reached by eval(), since {leak.owner}.train does not pass the mode on"
+            fix = "super().train(mode)  # in train()"
+        elif leak.how.startswith("nn."):
             how, fix = (
                 "is not a registered part of the model, so that eval() does not reach it",
                 "self.drop = nn.Dropout(p)  # in __init__",
@@ -43,10 +48,11 @@ def dropout_in_eval(trace: Trace) -> Iterator[Finding]:
             how, fix = "does not ask for the mode", "return x * mask / keep if self.training else x"
         else:
             how, fix = "was not told the mode", "F.dropout(x, p, training=self.training)"
+        what = leak.how.removeprefix(UNREACHED).strip()
         strength = f" with p={leak.p:g}" if leak.p else ""
         yield Finding(
             "dropout-in-eval",
-            f"{leak.how}{strength} was active in {leak.calls} calls of {leak.owner} in eval mode: it {how}.",
+            f"{what}{strength} was active in {leak.calls} calls of {leak.owner} in eval mode: it {how}.",
             evidence={"function": leak.how, "module": leak.owner, "p": leak.p, "calls": leak.calls},
             where=leak.site,
             since_step=leak.first_step,
@@ -186,9 +192,10 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
     """Dropout that drops everything, or nearly: a keep-probability given as p."""
     for drop in by_phase(trace, trace.part(Dropouts).drops.values()):
-        if not drop.root.trained or drop.extreme < 5 or not trace.has_share(drop.extreme, drop.calls, 0.9):
+        lately = drop.latest >= LATELY  # a rate that has grown
+        if not drop.root.trained or drop.extreme < 5 or not (lately or trace.has_share(drop.extreme, drop.calls, 0.9)):
             continue
-        everything = drop.all >= 0.9 * drop.calls
+        everything = lately or drop.all >= 0.9 * drop.calls
         what = "everything" if everything else f"{100 * drop.p:.0f} % of its input"
         yield Finding(
             "dropout-extreme",

@@ -6,6 +6,7 @@ concerned.
 
 import ast
 import linecache
+import statistics
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 from torch import Tensor
 
 from instep.doctor.hub import Hub
-from instep.doctor.mean_sources import takes_mean
+from instep.doctor.mean_sources import is_plain_meter, takes_mean
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
-from instep.doctor.watch.loaders import Loaders, Pass
+from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
 from instep.doctor.watch.losses import LossKind
 
 LIMIT = 64
@@ -54,13 +56,20 @@ class AverageWatch:
         self._part, self._loaders = trace.part(Averages), trace.part(Loaders)
         self._open: dict[str | None, list[tuple[int, float]]] = {}  # (size, loss) of the pass that goes on
         self._pass: Pass | None = None
+        self._chunks: dict[str | None, list[tuple[int, float]]] = {}  # (size, loss) since the last backward, without a loader
+        self._rows = 0  # of the last output without gradient
         self._means: dict[str, bool | None] = {}  # lines that take a number from a tensor, and whether it is a mean
 
     def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
         last, result = self._loaders.last, called.result
-        if input.requires_grad or last is None or last.size is None or not isinstance(result, Tensor) or result.dim():
+        if input.requires_grad or not isinstance(result, Tensor) or result.dim():
             return
         if str(called.kwargs.get("reduction", "mean")) != "mean" or self._trace.steps == 0:
+            return
+        if last is None or last.ended:
+            self._hub.read(result.detach(), partial(self._add_chunk, kind.site, len(input) if input.dim() else 1))
+            return
+        if last.size is None:
             return
         if last is not self._pass:
             self._pass, self._open = last, {}
@@ -68,16 +77,48 @@ class AverageWatch:
         if len(values) < 4096 and len(self._open) <= 8:
             self._hub.read(result.detach(), partial(_add, values, last.size))
 
+    def _add_chunk(self, site: str | None, size: int, loss: float) -> None:
+        """Without a loader: a slice of what is evaluated, until the training goes on."""
+        values = self._chunks.setdefault(site, [])
+        if len(values) < 4096 and len(self._chunks) <= 8:
+            values.append((size, loss))
+
+    def after_call(self, call: Call) -> None:
+        output = first_tensor(call.output)
+        if not call.grad and output is not None and output.dim():
+            self._rows = len(output)
+
+    def on_backward(self, *_: Any) -> None:
+        if self._chunks:
+            self._end_chunks()
+
+    def on_end(self) -> None:
+        self._end_chunks()
+
+    def _end_chunks(self) -> None:
+        """The last one of several is smaller than the others, which are alike."""
+        for site, values in self._chunks.items():
+            sizes = [size for size, _ in values]
+            if len(values) >= 2 and len(set(sizes)) > 1 and min(sizes) < max(sizes) == statistics.mode(sizes):
+                self._compare(site, values)
+        self._chunks = {}
+
     def after_number(self, called: Called) -> None:
         """A number that the script takes from a tensor: of a loss or a metric by hand, where the source says so."""
         last, tensor = self._loaders.last, called.args[0]
-        if last is None or last.size is None or last.ended or last.backwards or self._trace.steps == 0 or called.site is None:
+        if self._trace.steps == 0 or called.site is None or (last is not None and not last.ended and last.backwards):
             return
         if type(tensor) is not Tensor or tensor.numel() != 1 or tensor.requires_grad or not tensor.is_floating_point():
             return
         if self._means.setdefault(called.site, None) is None:
             self._means[called.site] = len(self._means) <= LIMIT and takes_mean(called.site)
         if not self._means[called.site]:
+            return
+        if last is None or last.ended:
+            if self._rows:
+                self._add_chunk(called.site, self._rows, float(called.result))
+            return
+        if last.size is None:
             return
         if last is not self._pass:
             self._pass, self._open = last, {}
@@ -127,7 +168,32 @@ def divides_by_batches(site: str) -> bool:
         return False
     sums, lists = _collected(loop, int(line))
     counts = _counts_of_batches(scope, loop)
-    return any(_is_plain_mean(node, sums, lists, counts) for node in ast.walk(scope))
+    if any(_is_plain_mean(node, sums, lists, counts) for node in ast.walk(scope)):
+        return True
+    return any(is_plain_meter(tree, name) for name in _meters(scope, loop, int(line)))
+
+
+def _meters(scope: ast.AST, loop: ast.For, line: int) -> set[str]:
+    """Classes of the objects that are given the loss of that line, by a method, with no factor and nothing beside it."""
+    computed = _computed(loop, line)
+    objects = set()
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if given and isinstance(node.func.value, ast.Name) and all(_is_number_of(each, computed, line) for each in given):
+            objects.add(node.func.value.id)
+    made = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
+    return {
+        node.value.func.id for node in made for target in node.targets
+        if ast.unparse(target) in objects and isinstance(node.value.func, ast.Name)  # type: ignore[attr-defined]
+    }  # fmt: skip
+
+
+def _is_number_of(value: ast.expr, computed: set[str], line: int) -> bool:
+    """Whether an argument is a loss of that line; anything else beside it may be a weight."""
+    taken = isinstance(value, ast.Call) or ast.unparse(value) in computed
+    return taken and not isinstance(getattr(value, "func", None), ast.Name) and _is_loss(value, computed, line)
 
 
 def _innermost(tree: ast.AST, line: int, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
@@ -137,12 +203,7 @@ def _innermost(tree: ast.AST, line: int, kinds: tuple[type[ast.AST], ...]) -> as
 
 def _collected(loop: ast.For, line: int) -> tuple[set[str], set[str]]:
     """Names that are added to, and lists that are appended to, with a loss that nothing multiplies."""
-    computed = {
-        ast.unparse(target)
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) and not _has(node.value, ast.Mult)
-        for target in node.targets
-    }
+    computed = _computed(loop, line)
     sums, lists = set(), set()
     for node in ast.walk(loop):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _is_loss(node.value, computed, line):
@@ -150,6 +211,16 @@ def _collected(loop: ast.For, line: int) -> tuple[set[str], set[str]]:
         elif _appends(node) and node.args and _is_loss(node.args[0], computed, line):  # type: ignore[attr-defined]
             lists.add(ast.unparse(node.func.value))  # type: ignore[attr-defined]
     return sums, lists
+
+
+def _computed(loop: ast.For, line: int) -> set[str]:
+    """Names of what is computed in that line, with nothing multiplied."""
+    return {
+        ast.unparse(target)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) and not _has(node.value, ast.Mult)
+        for target in node.targets
+    }
 
 
 def _appends(node: ast.AST) -> bool:

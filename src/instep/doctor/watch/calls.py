@@ -15,43 +15,21 @@ from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._C._functorch import peek_interpreter_stack as is_transformed
 from torch.compiler import is_compiling
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
-from instep.doctor.shards import is_sharded
+from instep.doctor.roots import Root as Root
+from instep.doctor.roots import nest
 from instep.doctor.trace import Trace
 from instep.doctor.watch.loaders import Loaders, Pass, first_tensor
 
 LIMIT = 512
+NESTED = 64  # roots of which it is known whether they are parts of others
 GIVEN = 4  # root calls whose outputs are known again
 CHAIN = 3  # root calls before one, through which its output came
 _WITH_KWARGS: dict[int, bool] = getattr(torch.nn.modules.module, "_global_forward_hooks_with_kwargs", {})
-
-
-class Root:
-    """A module that was called from outside any other: a model, part of one, or a loss."""
-
-    def __init__(self, number: int, module: nn.Module) -> None:
-        self.number = number
-        self.name = type(module).__name__
-        self.reference = weakref.ref(module)  # for observers; rules leave it alone
-        shapes = [() if is_lazy(parameter) else tuple(parameter.shape) for parameter in module.parameters()]
-        self.parameters, self.shapes = len(shapes), hash(tuple(shapes))
-        self.is_loss = type(module).__module__ == "torch.nn.modules.loss"
-        self.sharded = any(map(is_sharded, module.parameters()))
-        self.dropouts = 0  # modules that drop, with p > 0
-        self.batchnorms = 0
-        self.trained = 0  # root calls with grad on that were followed by a backward
-        self.in_train = 0  # root calls in train mode
-        for part in module.modules():
-            self.dropouts += isinstance(part, _DropoutNd) and part.p > 0
-            self.dropouts += isinstance(part, (nn.RNNBase, nn.MultiheadAttention)) and float(part.dropout) > 0
-            self.batchnorms += isinstance(part, _BatchNorm)
 
 
 class Call:
@@ -150,6 +128,10 @@ class Calls:
     def is_trained(self, root: Root) -> bool:
         """Whether a module is trained, or is the like of one that is: an average, a copy that is evaluated."""
         return bool(root.trained) or (root.parameters > 0 and any(o.trained and o.shapes == root.shapes for o in self.roots))
+
+    def belongs_to_trained(self, root: Root) -> bool:
+        """The same, or whether it is a part of such a module: a method may call the parts of a model one by one."""
+        return self.is_trained(root) or any(whole.trained for whole in root.within)
 
 
 class CallWatch:
@@ -281,6 +263,8 @@ class CallWatch:
         root = roots[key] = Root(len(self._part.roots), module)
         self._hub.sharded = self._hub.sharded or root.sharded
         weakref.finalize(module, roots.pop, key, None).atexit = False
+        if len(self._part.roots) < NESTED:
+            nest(module, root, self._part.roots)
         if len(self._part.roots) < LIMIT:
             self._part.roots.append(root)
         self._hub.tell(self._hub.listeners("on_root_seen"), module, root)
@@ -360,8 +344,8 @@ class CallWatch:
             self._grade(given)
 
     def on_compared(self, tensor: Any) -> None:
-        """A metric by hand, perhaps."""
-        given = self._find(tensor)
+        """A metric by hand, perhaps; None for the last output, which may be gone."""
+        given = self._find(tensor) if tensor is not None else self._given[-1] if self._given else None
         if given is not None and not given.grades[0].given:
             given.grades[0].kind.compared += 1
 

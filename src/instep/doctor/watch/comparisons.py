@@ -1,7 +1,7 @@
-"""Comparisons of predictions with labels: (n, 1) with (n,) gives n × n.
+"""Comparisons of predictions with labels: (n, 1) with (n,) gives n × n, (n, 1, h, w) with (n, h, w) gives n × n × h × w.
 
-`==` and `-` of tensors are replaced by functions of few lines, since every script uses them all the time: they look at the number
-of dimensions and leave at once.
+`==`, `!=`, `&` and `-` of tensors are replaced by functions of few lines, since every script uses them all the time: they look at
+the number of dimensions and leave at once.
 """
 
 import weakref
@@ -22,10 +22,13 @@ from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Pass, tensors
 
 LIMIT = 64
+LARGEST = 1 << 16  # numbers of an output that are looked at
 PLACES = (
     ("Tensor", "__eq__", "=="), ("Tensor", "eq", "eq"), ("", "eq", "eq"), ("Tensor", "__sub__", "-"), ("Tensor", "sub", "-"),
-    ("", "sub", "-"), ("", "subtract", "-"),
+    ("", "sub", "-"), ("", "subtract", "-"), ("Tensor", "__ne__", "!="), ("Tensor", "ne", "ne"), ("", "ne", "ne"),
+    ("Tensor", "__and__", "&"), ("Tensor", "logical_and", "&"), ("", "logical_and", "&"), ("", "bitwise_and", "&"),
 )  # fmt: skip
+MADE = frozenset(f"{name}Backward0" for name in ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Transpose", "Permute"))
 
 
 @record_class
@@ -59,6 +62,7 @@ class ComparisonWatch:
         self._chosen: weakref.ref[Tensor] | None = None  # by the last argmax
         self._evaluated = False  # whether that call was made without gradient
         self._waiting: list[weakref.ref[Tensor]] = []  # the output of a call in train mode without gradient, until it is compared
+        self._chosen_sides: list[Tensor] = []  # of that output, copies: on which side of 0 and of 0.5 each number lies
         self._scoring: list[weakref.ref[Tensor]] = []  # what was chosen in an evaluation, until it is compared
         self._undo: list[Callable[[], None]] = []
         self._passing: Pass | None = None  # the pass that goes on, and its samples until now
@@ -91,7 +95,7 @@ class ComparisonWatch:
             if is_compiling():  # first of all: whatever compiled code looks at has to stay as it was
                 return original(*args, **kwargs)
             both = len(args) == 2 and type(args[1]) is Tensor and type(args[0]) is Tensor
-            crossed = both and args[0].dim() + args[1].dim() == 3
+            crossed = both and _crosses(args[0], args[1])
             if (crossed or (both and (waiting or scoring))) and not (hub.quiet or get_ident() != hub.thread):
                 if waiting:
                     hub.tell((grade,), args[0], args[1])
@@ -145,17 +149,31 @@ class ComparisonWatch:
         self._scoring.clear()
         if self._evaluated and call.training and type(output) is Tensor and output.dim() and call.root.parameters:
             self._waiting.append(weakref.ref(output))
+            self._chosen_sides = _sides(output)
 
     def _grade(self, one: Tensor, other: Tensor) -> None:
         """What a model gave is compared with something that has as many rows, and is not its own."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(one):
+            return
+        if any(self._is_choice(tensor) for tensor in (one, other)):
+            self._waiting.clear()
+            self._hub.say("on_compared", None)
+            return
         output = self._waiting[0]() if self._waiting else None
-        if output is None or torch._C._functorch.is_functorch_wrapped_tensor(one):
+        if output is None:
             return
         mine = _storage(output)
         others = [tensor for tensor in (one, other) if _storage(tensor) != mine]
         if len(others) == 1 and others[0].dim() and len(others[0]) == len(output) > 1:
             self._waiting.clear()
             self._hub.say("on_compared", output)
+
+    def _is_choice(self, tensor: Tensor) -> bool:
+        """Whether it says on which side each number of the last output lies."""
+        if not self._chosen_sides or tensor.device.type != "cpu" or tensor.numel() != len(self._chosen_sides[0]):
+            return False
+        chosen = tensor.detach().reshape(-1) != 0
+        return any(torch.equal(chosen, side) for side in self._chosen_sides)
 
     def _score(self, one: Tensor, other: Tensor) -> None:
         """What was chosen in an evaluation is compared with what is right: tells `on_scored(right)`."""
@@ -168,12 +186,14 @@ class ComparisonWatch:
             self._hub.say("on_scored", others[0])
 
     def _look(self, one: Tensor, other: Tensor, operation: str, site: str | None) -> None:
-        tall, flat = (one, other) if one.dim() == 2 else (other, one)
+        tall, flat = (one, other) if one.dim() > other.dim() else (other, one)
         if torch._C._functorch.is_functorch_wrapped_tensor(one) or torch._C._functorch.is_functorch_wrapped_tensor(other):
             return  # inside vmap and its like: no storage
-        rows = len(flat) if flat.dim() == 1 else 0
-        if rows < 2 or tuple(tall.shape) != (rows, 1) or tall.device.type != flat.device.type:
+        rows = len(flat)
+        if rows < 2 or tuple(tall.shape) != (rows, 1, *flat.shape[1:]) or tall.device.type != flat.device.type:
             return
+        if (flat.dim() > 1 or operation == "&") and is_stretched(tall):
+            return  # a table of all pairs is meant
         kept = self._part.crossed
         if operation == "-" and tall.requires_grad != flat.requires_grad:
             kept = self._part.learned
@@ -215,6 +235,20 @@ class ComparisonWatch:
         return predicted or self._evaluated or _lies_in(self._chosen, mine, its)
 
 
+def _crosses(one: Tensor, other: Tensor) -> bool:
+    """Whether one has an axis of length 1 after the first, and the other is without it."""
+    more = one.dim() - other.dim()
+    if more not in (1, -1):
+        return False
+    tall = one if more == 1 else other
+    return tall.dim() > 1 and tall.shape[1] == 1
+
+
+def is_stretched(tall: Tensor) -> bool:
+    """Whether a tensor is a view of another, as `x[:, None]` is; in inference mode nobody knows."""
+    return tall.is_inference() or tall._base is not None or (tall.grad_fn is not None and tall.grad_fn.name() in MADE)
+
+
 def _storage(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
@@ -224,9 +258,22 @@ def _lies_in(kept: weakref.ref[Tensor] | None, *storages: int) -> bool:
     return tensor is not None and _storage(tensor) in storages
 
 
+def _sides(output: Tensor) -> list[Tensor]:
+    """For each number of an output on which side of 0 it lies, and of 0.5: a class of two. Only where there are both."""
+    if output.device.type != "cpu" or not output.is_floating_point() or not 8 <= output.numel() <= LARGEST:
+        return []
+    sides = [output.detach().reshape(-1) > limit for limit in (0, 0.5)]
+    return [side for side in sides if bool(side.any()) and not bool(side.all())]
+
+
 def _counts_up(flat: Tensor) -> bool:
     """0, 1, 2, …: the other side is being made one-hot."""
-    return flat.device.type == "cpu" and not flat.dtype.is_complex and bool((flat == torch.arange(len(flat))).all())
+    return (
+        flat.device.type == "cpu"
+        and flat.dim() == 1
+        and not flat.dtype.is_complex
+        and bool((flat == torch.arange(len(flat))).all())
+    )
 
 
 OBSERVERS = [ComparisonWatch]

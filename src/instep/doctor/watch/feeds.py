@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import operation, saved, two
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
@@ -19,7 +20,10 @@ from instep.doctor.watch.phases import Phases
 
 LIMIT = 256
 LOOKS = 8  # calls of a phase that are looked at one by one, then every 32nd
-ELEMENTWISE = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss")
+ELEMENTWISE = (
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "poisson_nll_loss", "gaussian_nll_loss", "soft_margin_loss",
+    "hinge_embedding_loss",
+)  # fmt: skip
 CLASSES = ("cross_entropy", "nll_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 # Whatever lies behind one of these is another layer.
@@ -81,8 +85,11 @@ class Feed(Tally):
     high: float = float("-inf")
     unreachable: Counter[str] = field(default_factory=Counter)  # many targets out of reach of the activation before the loss
     unreachable_share: float = 0.0
+    reach: dict[str, tuple[float, float]] = field(default_factory=dict)  # activation -> what it can give, scaled by numbers
+    columns: int = 0  # float targets sum to 1 over the samples, and not over the classes
     positive: int = 0  # kl_div: input above 0
     negative_target: int = 0  # kl_div: target below 0 without log_target
+    positive_target: int = 0  # kl_div: target never below 0 with log_target
 
 
 @part_class
@@ -153,6 +160,8 @@ class FeedWatch:
         node = origin(input)
         name = node.name() if node is not None else None
         self._softmax(feed, node, name, input)
+        if feed.function == "ctc_loss" and input.dim() >= 2 and input.shape[-1] > 1:
+            self._hub.read(_normalisation(input.detach(), -1), partial(_note_normalisation, feed))
         if feed.function == "nll_loss" and input.dim() >= 2 and input.shape[1] > 1:
             feed.square += input.dim() == 2 and input.shape[0] == input.shape[1]
             self._hub.read(_normalisation(input.detach()), partial(_note_normalisation, feed))
@@ -160,17 +169,18 @@ class FeedWatch:
             return
         if feed.function in CLASSES and not target.is_floating_point():
             self._left_out(feed, called, target.detach(), input.shape[1] if input.dim() > 1 else 0)
+        log_target = bool(called.argument(5, "log_target", False)) if feed.function == "kl_div" else False
+        if feed.function in ("kl_div", "cross_entropy") and target.is_floating_point() and not log_target:
+            self._columns(feed, target.detach())
         if feed.function in BINARY:
             self._range(feed, called, target.detach(), reduction)
         elif feed.function == "cross_entropy" and target.is_floating_point() and reduction != "none":
             self._hub.read(torch.stack(torch.aminmax(target.detach())), partial(_note_range, feed))
         elif feed.function == "kl_div":
-            facts = torch.stack([input.detach().max(), target.detach().min()])
-            self._hub.read(facts, partial(_note_kl, feed, bool(called.argument(5, "log_target", False))))
-        elif feed.function in ELEMENTWISE[:4] and name in BOUNDS and reduction != "none" and target.is_floating_point():
-            low, high = BOUNDS[name]
-            share = ((target.detach() < low - 0.05) | (target.detach() > high + 0.05)).float().mean()
-            self._hub.read(share, partial(_note_reach, feed, name))
+            facts = torch.stack([input.detach().max(), *torch.aminmax(target.detach())])
+            self._hub.read(facts, partial(_note_kl, feed, log_target))
+        elif feed.function in ELEMENTWISE[:4] and reduction != "none" and target.is_floating_point():
+            self._reach(feed, node, target.detach())
 
     def _softmax(self, feed: Feed, node: Any, name: str | None, input: Tensor) -> None:
         feed.opaque += name is None or name.startswith("CompiledFunction")
@@ -181,9 +191,27 @@ class FeedWatch:
             feed.log_softmax += log
             feed.softmax_single += bool(shape) and shape[axis] == 1
             feed.softmax_rows += axis == 0 and len(shape) == 2 and 1 < shape[1] != shape[0] > 1 and tuple(input.shape) == shape
-        if feed.function == "nll_loss":
+        if feed.function in ("nll_loss", "ctc_loss"):
             feed.logged += has_logarithm(node)
             feed.bare_logs += is_bare_logarithm(node)
+
+    def _reach(self, feed: Feed, node: Any, target: Tensor) -> None:
+        found = reach_of(node)
+        if found is None:
+            return
+        name, low, high = found
+        feed.reach[name] = (low, high)
+        beside = 0.05 * (max(abs(low), abs(high)) if high - low < float("inf") else 1.0)
+        share = ((target < low - beside) | (target > high + beside)).float().mean()
+        self._hub.read(share, partial(_note_reach, feed, name))
+
+    def _columns(self, feed: Feed, target: Tensor) -> None:
+        rows, columns = target.shape if target.dim() == 2 else (0, 0)
+        if min(rows, columns) < 2 or rows == columns:
+            return
+        by_sample, by_class = (target.float().sum(axis) for axis in (0, 1))
+        facts = [target.float().min(), (by_sample - 1).abs().max(), ((by_class - 1).abs() > 0.05).float().mean()]
+        self._hub.read(torch.stack(facts), partial(_note_columns, feed))
 
     def _left_out(self, feed: Feed, called: Called, target: Tensor, classes: int) -> None:
         ignored = called.argument(4, "ignore_index", -100)
@@ -238,6 +266,33 @@ def saved_axis(softmax: Any, dims: int) -> int:
     return axis % dims if dims else 0
 
 
+def reach_of(node: Any) -> tuple[str, float, float] | None:
+    """The activation that a tensor comes from, and all that it can give, where numbers have scaled it since; else None."""
+    scale = 1.0
+    for _ in range(8):
+        if node is None:
+            return None
+        name = node.name()
+        if name in BOUNDS:
+            low, high = (scale * bound for bound in BOUNDS[name])
+            return name, min(low, high), max(low, high)
+        factor = _number(node) if name in ("MulBackward0", "DivBackward0") else -1.0 if name == "NegBackward0" else None
+        if name not in VIEWS and not factor:
+            return None
+        scale *= factor or 1.0
+        node = next((child for child, _ in node.next_functions if child is not None), None)
+    return None
+
+
+def _number(node: Any) -> float | None:
+    """The number by which something is multiplied; None where it is something else."""
+    first, second = two(node)
+    other = saved(node, "other") if second is None else saved(node, "self") if first is None else None
+    if other is None or (operation(node) == "Div" and first is None) or other.numel() != 1 or not float(other):
+        return None
+    return float(other) if operation(node) == "Mul" else 1 / float(other)
+
+
 def has_logarithm(node: Any, limit: int = 48) -> bool:
     """Whether a logarithm, or something that cannot be seen into, lies between a node and the layer before it."""
     pending, seen = [node], 0
@@ -280,9 +335,9 @@ def is_bare_logarithm(node: Any) -> bool:
     return False
 
 
-def _normalisation(input: Tensor) -> Tensor:
+def _normalisation(input: Tensor, axis: int = 1) -> Tensor:
     """(share of rows whose exponentials do not sum to 1, by how much the middle one does not)."""
-    sums = input.float().logsumexp(1).abs()
+    sums = input.float().logsumexp(axis).abs()
     return torch.stack([(sums > 0.05).float().mean(), sums.median()])
 
 
@@ -318,7 +373,13 @@ def _note_range(feed: Feed, values: list[float]) -> None:
 def _note_kl(feed: Feed, log_target: bool, values: list[float]) -> None:
     feed.positive += values[0] > 1e-3
     feed.negative_target += values[1] < -1e-3 and not log_target
+    feed.positive_target += values[1] >= 0 and values[2] > 1e-3 and log_target
     feed.high, feed.low = max(feed.high, values[0]), min(feed.low, values[1])
+
+
+def _note_columns(feed: Feed, values: list[float]) -> None:
+    lowest, apart, rows = values
+    feed.columns += lowest >= 0 and apart < 1e-3 and rows > 0.5
 
 
 def _note_reach(feed: Feed, name: str, share: float) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
+from instep.doctor.squashes import scaled_softmax, squash_before
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import origin
@@ -26,6 +27,7 @@ FUNCTIONS = (
 EXAMINED = 6  # calls of a phase whose values are looked at one by one, then every 64th
 LIMIT = 256
 SITE = "instep.site"  # under which a graph node keeps its line
+SUMS_TO_ONE = 8e-3  # by how much a row of probabilities may miss 1: bfloat16 has 8 bits
 SQUASHING = ("softmax", "sigmoid")
 BY_HAND = "squash written by hand"  # an origin: something bounded, with numbers added or multiplied
 BOUNDED = frozenset(
@@ -85,6 +87,9 @@ class LossWatch:
             kind.with_graph += 1
             node = origin(input) if looks <= EXAMINED or kind.with_graph % 17 == 0 else None  # a prime: heads take turns
             if node is not None:
+                node = squash_before(node)
+                if kind.function == "cross_entropy":
+                    node = scaled_softmax(node) or node
                 name = _name(node)
                 kind.origins[name] += 1
                 kind.latest.append(name)
@@ -124,9 +129,9 @@ class LossWatch:
         if not input.numel() or not input.is_floating_point():
             return
         low, high = torch.aminmax(input)
-        facts = [low, high]
+        facts = [low.float(), high.float()]
         if input.dim() >= 2 and input.shape[1] > 1:
-            facts.append((input.sum(1) - 1).abs().max())
+            facts.append((input.float().sum(1) - 1).abs().max())
         self._hub.read(torch.stack(facts), partial(_values, kind))
 
 
@@ -163,7 +168,7 @@ def _values(kind: LossKind, values: list[float]) -> None:
     kind.input_min, kind.input_max = min(kind.input_min, low), max(kind.input_max, high)
     kind.unit += low >= 0 and high <= 1
     if len(values) > 2:
-        kind.probabilities += low >= 0 and values[2] < 1e-3
+        kind.probabilities += low >= 0 and values[2] < SUMS_TO_ONE
 
 
 PATCHES = [

@@ -55,7 +55,7 @@ class GraphSite(Tally):
     first_step: int
     count: int = 0
     walked: int = 0
-    spread: int = 0  # (n, 1) and (n,) gave (n, n) right before the sum
+    spread: int = 0  # (n, 1) and (n,) gave (n, n) right before the sum; with more axes (n, n, …)
     spread_by: str = ""  # the operation: "Sub" or "Mul"
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # of the prediction and of the result
     squashed: int = 0  # a log-softmax on the way gets the result of a softmax
@@ -206,14 +206,18 @@ class LossGraphWatch:
         if len(children) != 2 or len(live) != 1 or live[0].name().endswith("AccumulateGrad"):
             return
         result, given = shape_of(node), shape_of(live[0])
-        if len(result) != 2 or result[0] != result[1] or result[0] < 2:
+        if len(result) < 2 or result[0] != result[1] or result[0] < 2:
             return
-        rows = result[0]
-        if given not in ((rows, 1), (rows,)) or live[0].name() in ("UnsqueezeBackward0", "TBackward0", "ExpandBackward0"):
+        rows, rest = result[0], result[2:]
+        tall, flat = (rows, 1, *rest), (rows, *rest)
+        made = live[0].name() in ("UnsqueezeBackward0", "TBackward0", "ExpandBackward0")
+        if rest:  # of several axes, one may have been made of length 1 on purpose
+            made = operation(live[0]) in SHAPES or given == flat
+        if given not in (tall, flat) or made:
             return
         if name == "Mul":
             other = node._saved_other if children[0] is live[0] else node._saved_self
-            if other is None or tuple(other.shape) != ((rows,) if len(given) == 2 else (rows, 1)):
+            if other is None or tuple(other.shape) != (flat if given == tall else tall):
                 return
         site.spread += 1
         site.spread_by = name

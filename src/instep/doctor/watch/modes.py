@@ -72,6 +72,8 @@ class Stretch:
     watched: int = 0  # steps that had been watched by then
     kept: int = 0  # whose output was still there at the next call
     unused: int = 0  # with grad: calls in a pass over a loader in which no backward came
+    given_up: int = 0  # with grad: calls whose graph was gone before any backward
+    given_up_rows: int = 0  # how many times some of these came between two backwards
 
 
 @part_class
@@ -96,6 +98,8 @@ class ModeWatch:
         self._flags = ModeFlags()
         self._pending = False
         self._output: tuple[weakref.ref[Any], Stretch] | None = None
+        self._recorded: list[tuple[weakref.ref[Sentinel], Stretch]] = []  # graphs of calls in train mode since the last backward
+        self._grads = 0  # calls of torch.autograd.grad
         self._passes: dict[
             int, tuple[int, int, dict[tuple[Any, ...], int]]
         ] = {}  # of each pass: backwards and steps before, calls in it
@@ -119,8 +123,7 @@ class ModeWatch:
         if training:
             if mode.pending:
                 self._settle(mode)
-            if not call.grad or call.batch is not None:
-                self._note_stretch(call)
+            self._note_stretch(call)
         else:
             mode.eval_calls += 1
             mode.idle += 1
@@ -155,6 +158,8 @@ class ModeWatch:
         stretch.calls += 1
         output = first_tensor(call.output)
         self._output = (weakref.ref(output), stretch) if output is not None else None
+        if output is not None and output.grad_fn is not None and not (call.root.dropouts or call.root.batchnorms):
+            self._record(output, stretch)
         if stretch.begun != self._trace.backwards:
             stretch.begun, stretch.row = self._trace.backwards, 0
             stretch.rows += 1
@@ -168,14 +173,31 @@ class ModeWatch:
             if call.grad and (going_on := self._passes.get(id(call.batch))) is not None:
                 going_on[2][key] = going_on[2].get(key, 0) + 1
 
+    def _record(self, output: Tensor, stretch: Stretch) -> None:
+        """Of a model that is the same in both modes, and may be evaluated in train mode."""
+        notes: Any = output.grad_fn.metadata if output.grad_fn is not None else None
+        if notes is not None and len(self._recorded) < LIMIT:
+            sentinel = notes["instep.recorded"] = Sentinel()
+            self._recorded.append((weakref.ref(sentinel), stretch))
+
+    def _give_up(self) -> None:
+        rows: dict[int, Stretch] = {}
+        for graph, stretch in self._recorded:
+            if graph() is None:
+                stretch.given_up += 1
+                rows[id(stretch)] = stretch
+        for stretch in rows.values():
+            stretch.given_up_rows += 1
+        self._recorded.clear()
+
     def on_pass_begins(self, begun: Any, _: Any) -> None:
         if len(self._passes) > 32:
             self._passes.clear()
-        self._passes[id(begun)] = (self._trace.backwards, self._trace.steps, {})
+        self._passes[id(begun)] = (self._trace.backwards + self._grads, self._trace.steps, {})
 
     def on_pass_ends(self, ended: Any) -> None:
         backwards, steps, calls = self._passes.pop(id(ended), (-1, -1, {}))
-        if backwards == self._trace.backwards and steps == self._trace.steps and ended.batches >= 2:
+        if backwards == self._trace.backwards + self._grads and steps == self._trace.steps and ended.batches >= 2:
             for key, count in calls.items():
                 self._part.stretches[key].unused += count
 
@@ -184,9 +206,12 @@ class ModeWatch:
             self._backed[number] = self._backed.get(number, 0) | modes
             if number in self._part.all:
                 self._part.all[number].idle = max(self._part.all[number].idle - 1, 0)
+        self._give_up()
         self._used()
 
     def before_autograd_grad(self, _: Called) -> None:
+        self._grads += 1
+        self._recorded.clear()
         self._used()
 
     def _used(self) -> None:
@@ -260,11 +285,13 @@ class ModeWatch:
         return held
 
     def on_rest(self) -> None:
+        self._recorded.clear()
         self._open.clear()
         self._backed.clear()
         self._used()
 
     def on_end(self) -> None:
+        self._give_up()
         for mode in self._part.all.values():
             if mode.pending:
                 self._settle(mode)

@@ -48,6 +48,7 @@ class Norm(Tally):
     frozen: int = 0  # calls in train mode that moved its statistics while its own weights were frozen, since they were last live
     thawed: int = 0  # the most such calls after which they were live again, as in a GAN
     live: int = 0  # … while they were trainable
+    taught: int = 0  # of those, with gradients on where it was called
     moved: bool = False  # the frozen weights have changed all the same: an average, a target
     steps: list[int] = field(default_factory=list)  # the first few steps between which the frozen calls came
     frozen_site: str | None = None
@@ -96,6 +97,7 @@ class NormWatch:
         self._looked: dict[int, int] = {}  # steps at the last look at lent statistics
         self._fitted: dict[int, int] = {}  # steps at the last look at how lent weights fit the statistics
         self._copies: dict[int, list[float]] = {}  # modules that were copied or loaded and not called since: what they held
+        self._parts: dict[int, weakref.ref[nn.Module]] = {}  # what norms without weights stand in
         self._copied = 0
         self._series: dict[int, tuple[Tensor, list[int]]] = {}  # lent weights at the last look, and models in their mean
 
@@ -128,12 +130,15 @@ class NormWatch:
                 norm.ones += 1
                 norm.ones_site = call.site
         weight = module._parameters.get("weight")  # not one that is computed when asked for
-        if weight is None or not module.track_running_stats or module.momentum == 0.0:
+        around = self._around(module, call) if weight is None and not module.affine else ()
+        if (weight is None and not around) or not module.track_running_stats or module.momentum == 0.0:
             return
-        if weight.requires_grad or module.bias.requires_grad:
+        trainable = any(each.requires_grad for each in (around or (weight, module.bias)))
+        if trainable and (torch.is_grad_enabled() or not norm.taught):  # else it has been trained, and is passed by now
             norm.live += 1
+            norm.taught += torch.is_grad_enabled()
             known = self._lives.get(id(module))
-            if module.running_mean is not None and (known is None or known[0]() is not weight):
+            if weight is not None and module.running_mean is not None and (known is None or known[0]() is not weight):
                 self._lives[id(module)] = (weakref.ref(weight), weakref.ref(module.bias), weakref.ref(module.running_mean))
             if norm.frozen:
                 norm.thawed = max(norm.thawed, norm.frozen)
@@ -146,7 +151,20 @@ class NormWatch:
         if len(norm.steps) < 8 and (not norm.steps or norm.steps[-1] != call.step):
             norm.steps.append(call.step)
         if not norm.moved and (norm.frozen <= 4 or norm.frozen % 32 == 0):
-            self._hub.read(torch.cat([weight.detach()[:8], module.bias.detach()[:8]]), partial(self._compare, id(module), norm))
+            values = torch.cat([each.detach().flatten()[:8] for each in (around[:2] or (weight, module.bias))])
+            self._hub.read(values, partial(self._compare, id(module), norm))
+
+    def _around(self, module: _BatchNorm, call: Call) -> tuple[Tensor, ...]:
+        """The weights of what a norm without weights of its own stands in: the smallest part of the model that has any."""
+        known = self._parts.get(id(module))
+        if known is None:
+            chain = sorted((part for part in call.module.modules() if any(each is module for each in part.modules())), key=_size)
+            part = next((part for part in chain if _size(part)), None)
+            if part is None:
+                return ()
+            known = self._parts[id(module)] = weakref.ref(part)
+        found = known()
+        return tuple(found.parameters()) if found is not None else ()
 
     def _compare(self, key: int, norm: Norm, values: list[float]) -> None:
         norm.moved = norm.moved or self._weights.setdefault(key, values) != values
@@ -171,6 +189,7 @@ class NormWatch:
         self._looked.pop(key, None)
         self._series.pop(key, None)
         self._fitted.pop(key, None)
+        self._parts.pop(key, None)
 
     # -- other weights for the same module
 
@@ -309,6 +328,10 @@ def _note_misfit(norm: Norm, value: float) -> None:
 def _is_equal(averaged: Any) -> bool:
     given = averaged.avg_fn or averaged.multi_avg_fn
     return not averaged.use_buffers and (given is None or "get_swa" in getattr(given, "__qualname__", ""))
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _is_due(count: int) -> bool:

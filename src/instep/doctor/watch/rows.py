@@ -112,6 +112,8 @@ class Rows:
     epochs: dict[int, int] = field(default_factory=dict)
     # root -> of the rows that it was called with in train mode without gradient: how many are known, and how many it trained on
     looked_at: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # root -> of those that it had not been trained on until then: how many there are, and how many it was trained on since
+    learnt_later: dict[int, tuple[int, int]] = field(default_factory=dict)
     seed_at_start: int = 0
     seeded: bool = False
 
@@ -137,6 +139,7 @@ class RowWatch:
         self._current: dict[int, Pass] = {}
         self._identities = Identities()
         self._looked_at: dict[int, set[float]] = {}
+        self._fresh: dict[int, set[float]] = {}
 
     def install(self, _: list[object]) -> None:
         self._part.seed_at_start = torch.initial_seed()
@@ -145,6 +148,8 @@ class RowWatch:
         for number, keys in self._looked_at.items():
             order = self._orders.get(number)
             self._part.looked_at[number] = len(keys), sum(key in order.places for key in keys) if order is not None else 0
+            fresh = self._fresh.get(number, set())
+            self._part.learnt_later[number] = len(fresh), sum(key in order.places for key in fresh) if order is not None else 0
         self._part.seeded = self._part.seeded or self._part.seeds > 0 or torch.initial_seed() != self._part.seed_at_start
 
     def order(self, root: int) -> Order | None:
@@ -301,7 +306,10 @@ class RowWatch:
         input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
         keys = self._looked_at.setdefault(call.root.number, set())
         if input is not None and input.dim() >= 2 and len(keys) < 1024:
-            keys.update(key for key, told in zip(row_keys(input), telling_rows(input), strict=False) if told)
+            new = [key for key, told in zip(row_keys(input), telling_rows(input), strict=False) if told and key not in keys]
+            order = self._orders.get(call.root.number)
+            keys.update(new)
+            self._fresh.setdefault(call.root.number, set()).update(key for key in new if order is None or key not in order.places)
 
     def _note_same(self, call: Call, input: Tensor, keys: list[float]) -> None:
         part = self._part

@@ -57,10 +57,10 @@ class SwappedNormWatch:
             return
         if swaps is None:
             swaps = self._all[id(module)] = _Swaps()
-            swaps.live = _weights(module)
+            swaps.live = weights_of(module)
             weakref.finalize(module, self._all.pop, id(module), None).atexit = False
         if not module.training and not call.grad and swaps.steps != self._trace.steps:
-            swaps.steps, swaps.evaluated, swaps.site = self._trace.steps, _weights(module), call.site
+            swaps.steps, swaps.evaluated, swaps.site = self._trace.steps, weights_of(module), call.site
             swaps.mean = module.running_mean.detach().clone() if module.running_mean is not None else None
             swaps.evaluations += 1
             wanted = swaps.evaluations <= FIRST or (swaps.norm is not None and len(swaps.norm.misfits) < LENT)
@@ -71,7 +71,7 @@ class SwappedNormWatch:
         evaluated, before, swaps.evaluated = swaps.evaluated, swaps.live, None
         if evaluated is None or swaps.steps != self._trace.steps:
             return
-        now = swaps.live = _weights(module)
+        now = swaps.live = weights_of(module)
         if before is None or torch.equal(evaluated, now) or float((evaluated - before).norm()) >= float((evaluated - now).norm()):
             return
         if not _are_kept(module, args, swaps.mean):
@@ -96,7 +96,7 @@ def _are_kept(module: _BatchNorm, args: tuple[Any, ...], before: Tensor | None) 
     return bool(((1 - momentum) * before + momentum * batch - mean).abs().max() <= 1e-3 * (batch - before).abs().max())
 
 
-def _weights(module: _BatchNorm) -> Tensor:
+def weights_of(module: _BatchNorm) -> Tensor:
     return torch.cat([module.weight.detach()[:ELEMENTS], module.bias.detach()[:ELEMENTS]])
 
 
