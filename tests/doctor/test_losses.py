@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import instep
+from instep.doctor.row_ends import tail_lengths
 from instep.doctor.watch.averages import divides_by_batches
-from instep.doctor.watch.padding import tail_lengths
 
 LOOP = """
 def evaluate(model, loader):

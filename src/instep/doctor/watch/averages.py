@@ -183,11 +183,12 @@ def _meters(scope: ast.AST, loop: ast.For, line: int) -> set[str]:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if given and isinstance(node.func.value, ast.Name) and all(_is_number_of(each, computed, line) for each in given):
             objects.add(node.func.value.id)
-    made = [node for node in ast.walk(scope) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
     return {
-        node.value.func.id for node in made for target in node.targets
-        if ast.unparse(target) in objects and isinstance(node.value.func, ast.Name)  # type: ignore[attr-defined]
-    }  # fmt: skip
+        node.value.func.id
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
+        if any(ast.unparse(target) in objects for target in node.targets)
+    }
 
 
 def _is_number_of(value: ast.expr, computed: set[str], line: int) -> bool:

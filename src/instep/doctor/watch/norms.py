@@ -133,7 +133,8 @@ class NormWatch:
         around = self._around(module, call) if weight is None and not module.affine else ()
         if (weight is None and not around) or not module.track_running_stats or module.momentum == 0.0:
             return
-        trainable = any(each.requires_grad for each in (around or (weight, module.bias)))
+        held = around or tuple(each for each in (weight, module.bias) if each is not None)
+        trainable = any(each.requires_grad for each in held)
         if trainable and (torch.is_grad_enabled() or not norm.taught):  # else it has been trained, and is passed by now
             norm.live += 1
             norm.taught += torch.is_grad_enabled()
@@ -151,7 +152,7 @@ class NormWatch:
         if len(norm.steps) < 8 and (not norm.steps or norm.steps[-1] != call.step):
             norm.steps.append(call.step)
         if not norm.moved and (norm.frozen <= 4 or norm.frozen % 32 == 0):
-            values = torch.cat([each.detach().flatten()[:8] for each in (around[:2] or (weight, module.bias))])
+            values = torch.cat([each.detach().flatten()[:8] for each in held[:2]])
             self._hub.read(values, partial(self._compare, id(module), norm))
 
     def _around(self, module: _BatchNorm, call: Call) -> tuple[Tensor, ...]:
