@@ -1,5 +1,7 @@
 """Which axis is the batch: what a loader, or a recurrent layer, tells of it."""
 
+from torch import Tensor
+
 from instep.doctor.watch.loaders import Loader
 
 
@@ -9,6 +11,21 @@ def is_declared(layers: list[tuple[str, bool, tuple[int, ...]]], size: int) -> b
     if any(time in (size, 1) for _, _, time in axes):
         return False
     return any(samples == size for name, samples, _ in axes if name in ("RNN", "LSTM", "GRU"))
+
+
+def is_claimed(layers: list[tuple[str, bool, tuple[int, ...]]], found: list[Tensor], size: int) -> bool:
+    """Whether a recurrent layer is given the very input (samples, positions, …) and runs over its first axis.
+
+    There is a target for each place along that axis. Over the sentences of a text it would run with what was made of their words,
+    and one text at a time.
+    """
+    if len(found) != 1 or found[0].dim() < 2:
+        return False
+    given, positions = tuple(found[0].shape[:2]), found[0].shape[1]
+    if positions in (1, size) or (found[0].dim() == 2 and found[0].is_floating_point()):
+        return False
+    recurrent = [(first, shape) for name, first, shape in layers if name in ("RNN", "LSTM", "GRU")]
+    return bool(recurrent) and all(shape[:2] == given and not first for first, shape in recurrent)
 
 
 def gives_batches(loader: Loader, size: int) -> bool:

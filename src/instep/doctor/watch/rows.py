@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
 
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.label_entropy import entropy, expected_entropy
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
-from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
+from instep.doctor.row_keys import ROWS, Order, class_numbers, glimpse, is_rich, is_telling, row_keys, telling_rows
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.calls import Call
@@ -32,6 +32,7 @@ SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples th
 PEEKS = 3  # passes of one batch before the one that is counted
 TARGETS = 96  # losses whose targets are looked at
 BATCHES = 1024  # losses without a loader whose batches are known again
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 
 
 @dataclass
@@ -49,6 +50,9 @@ class LoaderRows:
     exact: bool = False  # rows are made of more than a few whole numbers
     again: bool = False  # the sampler draws with replacement: rows come again by themselves
     kind: str = ""  # class of the dataset, where it is the user's own
+    told: bool = False  # rows are exact, or many whole numbers: equal ones are hardly there by chance
+    collate: int = 0  # equal for the same function of the user's that makes batches
+    composed: bool = False  # a batch sampler of the user's own puts batches together
     # first batches of passes: (steps at the time, rows, targets)
     firsts: list[tuple[int, list[float], list[float]]] = field(default_factory=list)
     label_counts: Counter[int] = field(default_factory=Counter)
@@ -127,6 +131,7 @@ class RowWatch:
         self._last: list[float] = []
         self._last_input: weakref.ref[Tensor] | None = None
         self._given: tuple[float, ...] = ()  # how many rows the last training call got, and a few numbers of them
+        self._is_led = False  # whether it got more, perhaps the state of a stream, which has to be read in order
         self._batches: list[Counter[int]] = []  # the class numbers of each, where there is no loader
         self._numbers: dict[int, int] = {}  # batch -> when it came first
         self._next: dict[int, int] = {}  # batch -> the one that came after it
@@ -150,6 +155,10 @@ class RowWatch:
     def order(self, root: int) -> Order | None:
         """Where the rows stood that a root was trained on; None where some were not looked at."""
         return self._orders.get(root) if self._calls <= CALLS else None
+
+    def seen(self, root: int) -> Order | None:
+        """The same, of those that were looked at."""
+        return self._orders.get(root)
 
     def before_seed(self, called: Called) -> None:
         value = called.argument(0, "seed")
@@ -214,6 +223,10 @@ class RowWatch:
             given = [getattr(base, name, None) for name in ("transform", "transforms")]
             transform = next((each for each in given if each is not None), None)
             facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
+            collate = dataloader.collate_fn
+            if not getattr(collate, "__module__", type(collate).__module__).startswith("torch."):
+                facts.collate = self._identities.number(collate, dataloader)
+            facts.composed = dataloader.batch_sampler is not None and type(dataloader.batch_sampler) is not BatchSampler
         trained = self._backwards.current.loader if self._backwards.current is not None else None
         if trained is not None:
             facts.follows.add(trained)
@@ -245,6 +258,7 @@ class RowWatch:
         if counting:
             facts.pairs = facts.pairs or (len(found) > 1 and found[0].dim() > 1 and found[0].shape == found[1].shape)
             facts.exact = facts.exact or is_rich(found[0])
+            facts.told = facts.told or facts.exact or is_telling(found[0])
             facts.rows.update(keys)
             if labels is not None:
                 self._note_labels(facts, labels)
@@ -276,6 +290,7 @@ class RowWatch:
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
             return
         self._given = () if self._loaders.is_training() else glimpse(input)
+        self._is_led = len(tensors((call.args, call.kwargs))) > 1
         if self._calls >= LATEST:
             return
         self._calls += 1
@@ -314,13 +329,21 @@ class RowWatch:
         part = self._part
         if len(self._batches) >= BATCHES or not input.requires_grad or self._loaders.is_training():
             return
-        if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
+        if not isinstance(target, Tensor) or target.dim() not in (1, 2) or not 4 <= len(target) <= 4096:
             return
-        if target.device.type != "cpu":
+        binary = target.is_floating_point() or target.dim() == 2
+        if binary and (kind.function not in BINARY or self._is_led):
             return
-        values = target.tolist()
+        classes = class_numbers(target)
+        if classes is None:
+            return
+        values = classes.tolist()
         counts: Counter[int] = Counter(values)
         self._note_round(values, counts)
+        if binary:
+            # Of these only rounds of the same samples count: those of a critic, all real and all generated, come in turns.
+            part.target_site = part.target_site or kind.site
+            return
         if len(part.signatures) >= TARGETS:
             return
         part.signatures.append(hash(tuple(values)))
@@ -360,15 +383,10 @@ def _span(called: Called) -> int:
 
 
 def _labels(found: list[Tensor]) -> Tensor | None:
-    last = found[-1]
-    is_label = (
-        len(found) > 1
-        and last.dim() == 1
-        and not last.is_floating_point()
-        and len(last) == len(found[0])
-        and last.device.type == "cpu"
-    )
-    return last if is_label else None
+    """The class numbers of a batch: the last tensor that has one for each sample."""
+    samples = max((tensor for tensor in found if tensor.dim() > 1), key=Tensor.numel, default=found[0])
+    others = [classes for tensor in reversed(found) if tensor is not samples and (classes := class_numbers(tensor)) is not None]
+    return next((classes for classes in others if len(classes) == len(samples)), None)
 
 
 def _base(dataset: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
 
 from instep.doctor.hub import Hub
@@ -142,6 +143,11 @@ class StructureWatch:
         for first, embedding in embeddings[:8]:
             for second, linear in linears[:64]:
                 self._compare(root, first, embedding, second, linear, False)
+        kinds = (_weights(module, _ConvNd), _weights(module, _ConvTransposeNd))
+        turned = {id(weight) for _, weight in kinds[1]}
+        for first, filters in [(name, weight) for name, weight in kinds[0] if id(weight) not in turned][:32]:
+            for second, other in kinds[1][:32]:
+                self._compare(root, first, filters, second, other, False)
         for index, (first, one) in enumerate(linears[:64]):
             for second, other in linears[index + 1 : 64]:
                 if one.dim() == 2 and one.shape[0] != one.shape[1]:
@@ -153,7 +159,7 @@ class StructureWatch:
         a, b = one.detach(), other.detach().t() if transposed else other.detach()
         if a.shape != b.shape or a.dtype != b.dtype or not torch.equal(a[:2, :8], b[:2, :8]) or not torch.equal(a, b):
             return
-        if bool((a == a[0, 0]).all()):
+        if bool((a == a.flatten()[0]).all()):
             return  # constant: equal by chance
         twin = Twin(first, second, root.number, transposed)
         if len(self._part.twins) < 16:
@@ -336,11 +342,12 @@ class StructureWatch:
                 if isinstance(value, bool) and _is_typo(name):
                     found.setdefault((name, "Parameter"), Typo(name, value, "Parameter", 0)).count += 1
         for module in top.modules():
-            value = vars(module).get(FLAG)
-            if isinstance(value, bool) and not _has_own_flag(module):
+            for name, value in vars(module).items():
+                if not isinstance(value, bool) or not (name == FLAG or _is_typo(name)) or _has_own_flag(module, name):
+                    continue
                 flags = {tensor.requires_grad for tensor in module.parameters()}
                 if flags == {not value}:
-                    found.setdefault((FLAG, type(module).__name__), Typo(FLAG, value, type(module).__name__, 0)).count += 1
+                    found.setdefault((name, type(module).__name__), Typo(name, value, type(module).__name__, 0)).count += 1
         for key, typo in found.items():
             if key not in typos and len(typos) < 8:
                 typo.where = self._line_of(typo.attribute, typo.value)
@@ -370,9 +377,9 @@ def _is_typo(name: str) -> bool:
     return name != FLAG and difflib.SequenceMatcher(None, name.lower(), FLAG).ratio() >= 0.85
 
 
-def _has_own_flag(module: nn.Module) -> bool:
+def _has_own_flag(module: nn.Module, name: str) -> bool:
     """Whether the class itself has a flag of that name."""
-    return any(FLAG in getattr(getattr(kind, "__init__", None), "__code__", _NOTHING).co_names for kind in type(module).__mro__)
+    return any(name in getattr(getattr(kind, "__init__", None), "__code__", _NOTHING).co_names for kind in type(module).__mro__)
 
 
 _NOTHING = (lambda: None).__code__
