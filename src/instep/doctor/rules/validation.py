@@ -179,8 +179,8 @@ def _overlap_of_nodes(trace: Trace) -> Iterator[Finding]:
             if shared >= 8 and trace.has_share(shared, len(rows), 0.05) and trace.is_below(shared, 0.9 * len(rows)):
                 yield Finding(
                     "train-valid-overlap",
-                    f"{shared} of the {len(rows)} nodes that are evaluated on are among the {len(nodes.trained)} that are trained "
-                    "on.",
+                    f"{shared} of the {len(rows)} nodes that are evaluated on are among the {len(nodes.trained)} that are "
+                    "trained on.",
                     evidence={"shared": shared, "evaluated": len(rows), "by": "mask", "trained": len(nodes.trained)},
                     where=nodes.site,
                     since_step=nodes.first_step,

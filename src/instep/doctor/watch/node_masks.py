@@ -80,6 +80,9 @@ class NodeMaskWatch:
     def on_graded(self, tensor: Any) -> None:
         self._note(tensor)
 
+    def after_argmax(self, called: Called) -> None:
+        self._note(called.argument(0, "input"))
+
     def _note(self, tensor: Any) -> None:
         if self._output is None or not isinstance(tensor, Tensor) or tensor.dim() != 2:
             return
