@@ -8,6 +8,7 @@ from instep.doctor.rules.ownership import names, root_site
 from instep.doctor.trace import Trace
 from instep.doctor.watch.equal_members import EqualMemberships
 from instep.doctor.watch.equal_units import EqualStarts
+from instep.doctor.watch.hand_symmetry import HandSymmetries
 from instep.doctor.watch.held_rows import HeldRows
 from instep.doctor.watch.mirrors import Mirrors
 from instep.doctor.watch.moves import Moves
@@ -159,6 +160,7 @@ def weights_not_tied(trace: Trace) -> Iterator[Finding]:
 @rule("symmetric-weights", steps=5)
 def symmetric_weights(trace: Trace) -> Iterator[Finding]:
     """Weights whose rows (or columns) were equal at the start and still are after many steps: units that learn the same."""
+    yield from _by_hand(trace)
     for record in trace.part(Optimizers):
         if record.totals.get("fresh", 0) < 5 or not record.last_lr:
             continue
@@ -189,6 +191,23 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             where=record.site,
             since_step=0,
         )
+
+
+def _by_hand(trace: Trace) -> Iterator[Finding]:
+    """The same of weights that are updated by hand."""
+    same = [fact for fact in trace.part(HandSymmetries).all if fact.same]
+    if not same:
+        return
+    first = same[0]
+    units = f"{first.shape[0]} rows" if first.rows else f"{first.shape[1]} columns"
+    yield Finding(
+        "symmetric-weights",
+        f"All {units} of {first.name} began equal ({first.value:g}) and still are after {first.backwards} backwards"
+        + (f"; so it is with {len(same) - 1} more weights." if len(same) > 1 else "."),
+        evidence={"names": [fact.name for fact in same][:8], "shape": list(first.shape), "value": first.value},
+        where=first.site,
+        since_step=0,
+    )
 
 
 def _equal_members(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
