@@ -136,7 +136,7 @@ def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
         if facts.fixed_seed:
             message = f"{facts.fixed_seed} sets the same seed in all {facts.workers} workers, at the start of every pass."
             evidence: dict[str, object] = {"workers": facts.workers, "function": facts.fixed_seed}
-        elif facts.looked >= 8 and trace.has_share(facts.same, facts.looked, 0.8 * (1 - 1 / facts.workers)):
+        elif facts.looked >= 8 and trace.has_share(facts.same, facts.looked, 0.5 * (1 - 1 / facts.workers)):
             message = (
                 f"{facts.same} of {facts.looked} batches were the same as the one before: each of {facts.workers} workers gives "
                 f"the stream of {loader.dataset} from the same seed."

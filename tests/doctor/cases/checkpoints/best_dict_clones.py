@@ -10,7 +10,7 @@ net = nn.Sequential(nn.Linear(7, 48), nn.Tanh(), nn.Linear(48, 1))
 params = {name: p.detach().clone().requires_grad_() for name, p in net.named_parameters()}
 x = torch.randn(800, 7)
 y = torch.sin(x[:, :1] * 2) + 0.3 * torch.randn(800, 1)
-optimizer = torch.optim.Adam(params.values(), lr=6e-2)
+optimizer = torch.optim.Adam(params.values(), lr=3e-2)
 best, best_params = float("inf"), None
 for epoch in range(9):
     for rows in torch.randperm(500).split(25):
@@ -20,7 +20,6 @@ for epoch in range(9):
         optimizer.step()
     with torch.no_grad():
         valid = F.mse_loss(functional_call(net, params, (x[500:650],)), y[500:650]).item()
-    print(valid)
     if valid < best:
         best, best_params = valid, {name: p.detach().clone() for name, p in params.items()}
 with torch.no_grad():

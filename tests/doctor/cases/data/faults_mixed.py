@@ -26,7 +26,7 @@ class Recordings(Dataset):
 train = DataLoader(Recordings(640, 480, 1), batch_size=32, shuffle=True)
 valid = DataLoader(Recordings(100, 100, 2), batch_size=50)
 model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 1))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 criterion = nn.BCEWithLogitsLoss()
 for epoch in range(5):
     model.train()
