@@ -2,7 +2,18 @@
 
 from torch import Tensor
 
+from instep.doctor.records import record_class
 from instep.doctor.watch.loaders import Loader
+
+
+@record_class
+class Layer:
+    """A layer that takes the batch for time."""
+
+    name: str
+    batch_first: bool
+    shape: tuple[int, ...]
+    batch: int
 
 
 def is_declared(layers: list[tuple[str, bool, tuple[int, ...]]], size: int) -> bool:
@@ -36,3 +47,13 @@ def gives_batches(loader: Loader, size: int) -> bool:
     if loader.sequential or loader.iterable or not loader.trained or loader.batch_size != size:
         return False
     return max(loader.sizes) == size and loader.sizes[size] >= 0.5 * sum(loader.sizes.values())
+
+
+def find_layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:
+    """The outermost layer whose time axis is as long as the batch, and whose other axis is not."""
+    found = None
+    for name, first, shape in layers:
+        time, samples = (shape[1], shape[0]) if first else (shape[0], shape[1])
+        if time == batch and samples not in (batch, 1):
+            found = Layer(name, first, shape, batch)
+    return found

@@ -10,6 +10,7 @@ from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.losses import Losses
+from instep.doctor.watch.made_anew import MadeAnew
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.owners import Orphan, Owners, Starved
@@ -81,7 +82,7 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
 
 def _made_anew(trace: Trace) -> Iterator[Finding]:
     """Layers that a forward makes for itself each time: drawn anew in every step, and never learned."""
-    for made in trace.part(Owners).made.values():
+    for made in trace.part(MadeAnew).all.values():
         if made.count < 10 or not trace.is_below(made.alive, 0.25 * made.count):
             continue
         model = _root_name(trace, made.root)

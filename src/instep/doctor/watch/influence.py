@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.doctor.arguments import outputs_of, pick, reads_once, replaced
-from instep.doctor.batch_axes import gives_batches, is_claimed, is_declared
+from instep.doctor.batch_axes import Layer, find_layer, gives_batches, is_claimed, is_declared
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.cut_positions import Cut, find_cut, shifted_by_hand, shifted_in
@@ -45,16 +45,6 @@ PHASES = 4  # in which a root is tried again, from the beginning
 LONGER = 1.5  # by which factor sequences must have grown to be tried again
 AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tried, at which it is
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-
-
-@record_class
-class Layer:
-    """A layer that takes the batch for time."""
-
-    name: str
-    batch_first: bool
-    shape: tuple[int, ...]
-    batch: int
 
 
 @record_class
@@ -318,7 +308,7 @@ def _try(
             plain, again = forward(*replaced(call, torch.clone)), forward(*replaced(call, torch.clone))
             if batch is not None:
                 _try_batch(fact, forward, call, plain, again, batch, locator)
-                fact.layer = _layer(layers, batch) if fact.reached else None
+                fact.layer = find_layer(layers, batch) if fact.reached else None
             # Of several, the last that matters: a decoder's own input follows what it translates, labels matter to nothing.
             for place, axis in reversed(shift):
                 if place < len(found) and _try_time(fact, forward, call, plain, again, found[place], axis, cut):
@@ -405,16 +395,6 @@ def _try_time(
         if fact.early:
             break
     return fact.told_time
-
-
-def _layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:
-    """The outermost layer whose time axis is as long as the batch, and whose other axis is not."""
-    found = None
-    for name, first, shape in layers:
-        time, samples = (shape[1], shape[0]) if first else (shape[0], shape[1])
-        if time == batch and samples not in (batch, 1):
-            found = Layer(name, first, shape, batch)
-    return found
 
 
 OBSERVERS = [InfluenceWatch]

@@ -6,7 +6,6 @@ Structure is looked at when a module is first called, values when the trace is a
 import weakref
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -83,17 +82,6 @@ class Starved:
     names: list[str]
 
 
-@record_class
-class Made:
-    """Layers of one kind that are not registered and were made while the model was called: each for one call."""
-
-    name: str
-    root: int
-    shapes: tuple[tuple[int, ...], ...]
-    count: int = 0  # that were called for the first time in a training call
-    alive: int = 0  # of those, at the last judgement
-
-
 @part_class
 class Owners:
     """The part of the trace about who owns what."""
@@ -103,7 +91,6 @@ class Owners:
     dead: dict[int, Dead] = field(default_factory=dict)
     starved: dict[int, Starved] = field(default_factory=dict)  # by number of the optimizer
     unfed: list[str] = field(default_factory=list)  # leaves in no optimizer that graphs lead to, and no gradient ever comes to
-    made: dict[tuple[Any, ...], Made] = field(default_factory=dict)  # by root, class and shapes
 
 
 class OwnerWatch:
@@ -146,23 +133,9 @@ class OwnerWatch:
             return
         registered = root is None or self._is_registered(module, root)
         in_grad = self._call_grad and torch.is_grad_enabled()
-        if root is not None and not registered and in_grad and self._trace.steps:
-            self._note_made(module, root, own)
         for tensor in own:
             number = root.number if root is not None else None
             self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
-
-    def _note_made(self, module: nn.Module, root: Root, own: list[Tensor]) -> None:
-        """A layer that is called for the first time after training has begun, though nobody registered it."""
-        shapes = tuple(tuple(tensor.shape) for tensor in own)
-        if not any(len(shape) > 1 for shape in shapes) or not all(tensor.requires_grad for tensor in own):
-            return  # a norm that begins as it stays does no harm
-        key = (root.number, type(module).__name__, shapes)
-        if key in self._part.made or len(self._part.made) < ROOTS:
-            made = self._part.made.setdefault(key, Made(type(module).__name__, root.number, shapes))
-            made.count += 1
-            made.alive += 1
-            weakref.finalize(module, _note_gone, made).atexit = False
 
     def on_grown(self, parameters: list[Parameter]) -> None:
         for parameter in parameters:
@@ -474,10 +447,6 @@ class OwnerWatch:
         count = state.get("step") if isinstance(state, dict) else None
         begun = not (isinstance(count, Tensor) and count.device.type == "cpu" and count.numel() == 1 and not count.any())
         return bool(state) and begun
-
-
-def _note_gone(made: Made) -> None:
-    made.alive -= 1
 
 
 OBSERVERS = [OwnerWatch]

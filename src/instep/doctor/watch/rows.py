@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
+from torch.utils.data import BatchSampler, DataLoader
 
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.label_entropy import entropy, expected_entropy
+from instep.doctor.loader_rows import base_of, indices, labels_of
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import ROWS, Order, class_numbers, glimpse, is_rich, is_telling, row_keys, telling_rows
@@ -215,7 +216,7 @@ class RowWatch:
             if len(self._part.loaders) >= 64:
                 return
             facts = self._part.loaders[number] = LoaderRows(number)
-            base = _base(dataloader.dataset)
+            base = base_of(dataloader.dataset)
             facts.base, facts.indices = self._identities.number(base, dataloader), indices(dataloader)
             facts.again = bool(getattr(getattr(dataloader.batch_sampler, "sampler", dataloader.sampler), "replacement", False))
             module = type(base).__module__
@@ -251,7 +252,7 @@ class RowWatch:
         if not found or not found[0].dim():
             return
         keys = row_keys(found[0])
-        labels = _labels(found)
+        labels = labels_of(found)
         if first:
             rest = found[-1] if len(found) > 1 else None
             facts.firsts.append((going_on.begun_step, keys, row_keys(rest) if rest is not None else []))
@@ -380,42 +381,6 @@ def _span(called: Called) -> int:
     numbers = [value for value in called.args if isinstance(value, int)]
     low, high = numbers if len(numbers) == 2 else (0, *numbers) if len(numbers) == 1 else (0, 0)
     return int(called.kwargs.get("high", high)) - int(called.kwargs.get("low", low))
-
-
-def _labels(found: list[Tensor]) -> Tensor | None:
-    """The class numbers of a batch: the last tensor that has one for each sample."""
-    samples = max((tensor for tensor in found if tensor.dim() > 1), key=Tensor.numel, default=found[0])
-    others = [classes for tensor in reversed(found) if tensor is not samples and (classes := class_numbers(tensor)) is not None]
-    return next((classes for classes in others if len(classes) == len(samples)), None)
-
-
-def _base(dataset: Any) -> Any:
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    return dataset
-
-
-def indices(dataloader: DataLoader[Any]) -> frozenset[int] | None:
-    """Which samples of the base dataset a pass gives; None where that cannot be told."""
-    dataset = dataloader.dataset
-    batch_sampler = dataloader.batch_sampler
-    sampler = getattr(batch_sampler, "sampler", None) if batch_sampler is not None else dataloader.sampler
-    try:
-        size = len(dataset)  # type: ignore[arg-type]
-        if size > 200_000 or not hasattr(dataset, "__getitem__"):
-            return None
-        if isinstance(sampler, (SequentialSampler, RandomSampler)) and type(sampler).__module__.startswith("torch."):
-            chosen = range(size)
-        elif isinstance(sampler, SubsetRandomSampler):
-            chosen = [int(index) for index in sampler.indices]  # type: ignore[assignment]
-        else:
-            return None
-        while isinstance(dataset, Subset):
-            chosen = [int(dataset.indices[index]) for index in chosen]  # type: ignore[assignment]
-            dataset = dataset.dataset
-        return frozenset(chosen)
-    except (TypeError, NotImplementedError, IndexError):
-        return None
 
 
 PATCHES = [
