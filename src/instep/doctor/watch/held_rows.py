@@ -1,8 +1,8 @@
 """Weights that somebody means to hold still, and that move all the same: rows whose gradient is set to zero by hand, and frozen
 weights that a decay by hand makes smaller.
 
-Rows: those whose gradient is there after a backward and gone before the step, in every look the same ones. Gradients that are
-made sparse lose other rows each time.
+Rows: those whose gradient is there after a backward and gone before the step, always. Gradients that are made sparse lose other
+rows each time.
 """
 
 import weakref
@@ -57,7 +57,8 @@ class HeldRowWatch:
         self._trace, self._part, self._phases = trace, trace.part(HeldRows), trace.part(Phases)
         self._parameters, self._calls = trace.part(Gradients).parameters, trace.part(Calls)
         self._loud: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
-        self._held: dict[int, Tensor] = {}  # which rows were held in every look so far
+        # weights, which rows have been held so far, and which rows had a gradient that was left as it is
+        self._held: dict[int, tuple[weakref.ref[Tensor], Tensor, Tensor]] = {}
         self._before: list[tuple[Tensor, Tensor, Tensor]] = []  # weight, rows, their values before the step
         self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float]]] = {}  # values at the last look
 
@@ -90,13 +91,15 @@ class HeldRowWatch:
             now = tensor.grad.detach().flatten(1).any(1)
             quiet = rows & ~now
             known = self._held.get(id(tensor))
-            held = quiet if known is None else known & ~(rows & now)
-            if not bool(now.any()) or not bool(quiet.any()):
-                held = torch.zeros_like(quiet)  # all of it, or none
-            self._held[id(tensor)] = held
-            both = (held & quiet).nonzero().flatten()[:ROWS]
-            if len(both):
-                self._before.append((tensor, both, tensor.detach()[both].clone()))
+            if known is None or known[0]() is not tensor:
+                known = (reference, quiet, torch.zeros_like(quiet))
+            held, used = known[1] | quiet, known[2] | (rows & now)
+            self._held[id(tensor)] = (reference, held, used)
+            chosen = quiet.nonzero().flatten()[:ROWS]
+            if len(chosen) and bool(now.any()) and not bool((held & used).any()):
+                self._before.append((tensor, chosen, tensor.detach()[chosen].clone()))
+            elif (fact := self._part.all.get(id(tensor))) is not None:
+                fact.looks += 1  # rows that are held at one time and used at another, or none of them
         self._note_frozen(step)
 
     def after_step(self, step: Step) -> None:
@@ -108,7 +111,7 @@ class HeldRowWatch:
             fact = self._part.all.get(known.key)
             if fact is None:
                 fact = self._part.all[known.key] = Held(known.name, step.site, self._trace.steps - 1, len(tensor))
-            fact.rows = int(self._held[id(tensor)].sum())
+            fact.rows = int(self._held[id(tensor)][1].sum())
             fact.looks += 1
             fact.moves += not torch.equal(tensor.detach()[rows], values)
 
@@ -126,7 +129,7 @@ class HeldRowWatch:
             if before is None or before[0]() is not tensor:
                 continue
             fact = self._part.shrunk.get(id(tensor))
-            if fact is None:
+            if fact is None or fact.of != len(tensor):
                 known = self._parameters.get(id(tensor))
                 name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
                 fact = self._part.shrunk[id(tensor)] = Held(name, step.site, self._trace.steps, len(tensor))

@@ -113,17 +113,17 @@ class KeptWatch:
 
     def _is_optimized(self, tensor: Tensor) -> bool:
         """Whether these are the numbers that an optimizer changes."""
-        return tensor.data_ptr() in self._places()
+        return _is_plain(tensor) and tensor.data_ptr() in self._places()
 
     def _places(self) -> set[int]:
         owned = (known.reference() for known in self._parameters.values() if known.optimizers)
-        return {tensor.data_ptr() for tensor in owned if tensor is not None and tensor.device.type != "meta"} - {0}
+        return {tensor.data_ptr() for tensor in owned if tensor is not None and _is_plain(tensor)} - {0}
 
     def before_copied(self, called: Called) -> None:
         if len(called.args) < 2 or not self._trace.steps:
             return
         one, other = called.args[0], called.args[1]
-        if type(other) not in (Tensor, nn.Parameter) or one is other or not _is_plain(one) or not _is_plain(other):
+        if one is other or not _is_plain(one) or not _is_plain(other):
             return
         if one.data_ptr() != other.data_ptr() or one.shape != other.shape or one.numel() < 2:
             return
@@ -147,7 +147,10 @@ def _first_of(value: Any) -> Tensor | None:
 
 
 def _is_plain(tensor: Any) -> bool:
-    return tensor.layout is torch.strided and not tensor.is_meta and not is_functorch_wrapped_tensor(tensor)
+    """Whether it can be asked where its numbers lie."""
+    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout is not torch.strided:
+        return False
+    return not tensor.is_meta and not is_functorch_wrapped_tensor(tensor)
 
 
 PATCHES = [Patch("copied", ("torch:Tensor.copy_",), always=True, outside_steps=True)]
