@@ -9,10 +9,9 @@ from instep.doctor.row_keys import class_numbers
 
 
 def labels_of(found: list[Tensor]) -> Tensor | None:
-    """The class numbers of a batch: the last tensor that has one for each sample."""
-    samples = max((tensor for tensor in found if tensor.dim() > 1), key=Tensor.numel, default=found[0])
-    others = [classes for tensor in reversed(found) if tensor is not samples and (classes := class_numbers(tensor)) is not None]
-    return next((classes for classes in others if len(classes) == len(samples)), None)
+    """The class numbers of a batch: its last tensor, if that has one for each sample."""
+    classes = class_numbers(found[-1]) if len(found) > 1 else None
+    return classes if classes is not None and len(classes) == len(found[0]) else None
 
 
 def base_of(dataset: Any) -> Any:

@@ -114,6 +114,9 @@ class InfluenceWatch:
         self._inside: list[Tensor] = []  # targets of losses inside the call that goes on, whose inputs are not known yet
         self._chain = Chain()
 
+    def on_rest(self) -> None:
+        self._chain.end()
+
     def wants_modules(self) -> dict[type, Any]:
         return dict.fromkeys(SEQUENCES, self._layer_called)
 
@@ -170,7 +173,7 @@ class InfluenceWatch:
         if not sources and len(self._inside) < 4:
             self._inside.append(target.detach())
         self._find_shift(state, sources, target.detach())
-        for piece, place, axis in () if state.shift else self._chain.shifted(target.detach()):
+        for piece, place, axis in [] if state.shift else self._chain.shifted(target.detach()):
             other = self._state(piece)
             if not other.done_time and other.calls <= TRIES:
                 other.shift = ((place, axis),)

@@ -181,7 +181,7 @@ class OverlapWatch:
         if not call.grad and not call.training and call.root.shapes in self._shapes:
             self._note_evaluation(call, input if is_known else None)
         # Words that are drawn by chance may be drawn twice; those of an epoch come once.
-        if self._ended or input is None or not (is_known or (2 <= len(input) <= 4096 and is_telling(input))):
+        if self._ended or input is None or not (is_known or (is_telling(input) and 2 <= len(input) <= 4096)):
             return
         number = call.root.number
         if call.grad and call.training:

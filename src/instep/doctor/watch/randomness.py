@@ -24,6 +24,7 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 LOOKS = 32  # batches of a stream
 PLAIN = frozenset({"builtins", "numpy", "torch", "torchvision", "pandas", "random", "collections", "pathlib", "PIL", "typing"})
 SEEDERS = frozenset({"seed", "manual_seed", "default_rng", "RandomState", "seed_everything"})
+WORKER = frozenset({"get_worker_info", "worker_info", "worker_id"})
 VARYING = frozenset({
     "initial_seed", "get_worker_info", "worker_id", "worker_info", "getpid", "time", "time_ns", "perf_counter", "urandom",
     "randint",
@@ -95,8 +96,9 @@ def generators_read(dataset: Any, collate: Any) -> Iterator[str]:
         used = _names_read(owner)
         yield from (f"{label}.{name}" for name, value in _attributes(owner) if _is_generator(value) and name in used)
     functions = [function for owner, _ in _participants(dataset) for function in _methods(owner)]
-    if isinstance(collate, FunctionType | partial):
-        functions.append(collate.func if isinstance(collate, partial) else collate)
+    collate = collate.func if isinstance(collate, partial) else collate
+    if isinstance(collate, FunctionType):
+        functions.append(collate)
     for function in functions:
         yield from _free_generators(function)
 
@@ -110,17 +112,21 @@ def _methods(owner: Any) -> list[Any]:
 def _free_generators(function: Any) -> Iterator[str]:
     """Generators that a function, or one of the same file that it calls, knows as a global name or by its closure."""
     pending, seen = [function], {function}
+    found: list[str] = []
     while pending and len(seen) < 64:
         each = pending.pop()
         names = {name for code in _all_codes(each.__code__) for name in code.co_names}
+        if not WORKER.isdisjoint(names):
+            return  # it knows in which worker it is, and may have seen to it
         known = {name: each.__globals__[name] for name in sorted(names & set(each.__globals__))}
         known |= {name: cell.cell_contents for name, cell in _cells(each)}
         for name, value in known.items():
             if _is_generator(value):
-                yield name
+                found.append(name)
             if isinstance(value, FunctionType) and value not in seen and value.__globals__ is function.__globals__:
                 seen.add(value)
                 pending.append(value)
+    yield from found
 
 
 def _cells(function: Any) -> Iterator[tuple[str, Any]]:

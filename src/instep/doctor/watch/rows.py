@@ -225,7 +225,7 @@ class RowWatch:
             transform = next((each for each in given if each is not None), None)
             facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
             collate = dataloader.collate_fn
-            if not getattr(collate, "__module__", type(collate).__module__).startswith("torch."):
+            if not str(getattr(collate, "__module__", None) or type(collate).__module__).startswith("torch."):
                 facts.collate = self._identities.number(collate, dataloader)
             facts.composed = dataloader.batch_sampler is not None and type(dataloader.batch_sampler) is not BatchSampler
         trained = self._backwards.current.loader if self._backwards.current is not None else None
