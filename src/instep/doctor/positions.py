@@ -13,6 +13,7 @@ from instep.doctor.loss_terms import operation, saved
 
 NODES = 64  # of the graph of a loss by hand
 RESIDUALS = 6  # that are looked at
+AHEAD = 8  # positions by which numbers that are predicted may come later
 PARTS = 8  # an output may have so many numbers at each position: a mean and a variance, quantiles
 CLOSE = 1e-4  # of the spread: a target that was computed from an output is not exact
 LAYERS = ("Convolution", "Addmm", "Mm", "Bmm", "NativeLayerNorm", "NativeBatchNorm", "Embedding", "ThnnFused", "MkldnnRnn")
@@ -36,26 +37,32 @@ def shifted(source: Tensor, target: Tensor, *, close: bool = False) -> int | Non
     if series and target.numel() < source.numel():
         for part in range(min(source.shape[2], PARTS)):
             for axis in (1, 0):
-                if _follows(source[..., part], target, axis, close):
+                if _follows(source[..., part], target, axis, close, far=part == 0):
                     return axis
         for part in range(min(source.shape[1], PARTS)):
-            if _follows(source[:, part], target, 1, close):
+            if _follows(source[:, part], target, 1, close, far=part == 0):
                 return 2
     return None
 
 
-def _follows(source: Tensor, target: Tensor, axis: int, close: bool) -> bool:
-    length = source.shape[axis]
-    if length < 4:
+def _follows(source: Tensor, target: Tensor, axis: int, close: bool, *, far: bool = True) -> bool:
+    """Whether a target is the source one position later; of numbers, a few positions later will do."""
+    ahead = AHEAD if far and source.is_floating_point() and not close else 1
+    return any(_follows_by(source, target, axis, places, close) for places in range(1, ahead + 1))
+
+
+def _follows_by(source: Tensor, target: Tensor, axis: int, places: int, close: bool) -> bool:
+    kept = source.shape[axis] - places
+    if kept < 3 * places:
         return False
-    later = source.narrow(axis, 1, length - 1)
+    later = source.narrow(axis, places, kept)
     if target.numel() == source.numel():
-        earlier = target.reshape(source.shape).narrow(axis, 0, length - 1)
+        earlier = target.reshape(source.shape).narrow(axis, 0, kept)
     elif target.numel() == later.numel():
         earlier = target.reshape(later.shape)
     else:
         return False
-    return _agree(earlier, later, close) and not _agree(earlier, source.narrow(axis, 0, length - 1), close)
+    return _agree(earlier, later, close) and not _agree(earlier, source.narrow(axis, 0, kept), close)
 
 
 def _is_one_hot(source: Tensor) -> bool:

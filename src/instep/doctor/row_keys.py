@@ -8,6 +8,7 @@ from torch import Tensor
 
 ROWS = 20_000  # rows of one loader or root that are remembered
 COLUMNS = 64
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 class Order:
@@ -17,12 +18,13 @@ class Order:
     nor do sequences of any length, and vectors that are there more than once, as words are.
     """
 
-    __slots__ = ("calls", "epoch", "is_new", "places", "reversed", "sizes", "words")
+    __slots__ = ("again", "calls", "epoch", "given", "is_new", "places", "reversed", "sizes", "words")
 
     def __init__(self) -> None:
         self.places: dict[float, tuple[int, int]] = {}  # row -> (call, position)
         self.sizes: Counter[int] = Counter()
         self.calls = self.reversed = 0
+        self.given = self.again = 0  # rows that tell something, each as often as it came, and those that had come before
         self.words = False
         self.is_new = True  # no row has come again so far
         self.epoch = 0  # calls before the first in which all rows came again, none before
@@ -43,6 +45,7 @@ class Order:
             if told and (known is not None or len(self.places) < ROWS):
                 self.places[key] = (self.calls, position)
         again = sum(map(len, before.values()))
+        self.given, self.again = self.given + sum(telling), self.again + again
         if self.is_new and again:
             self.is_new = False
             self.epoch = self.calls - 1 if again == len(keys) else 0
@@ -110,3 +113,23 @@ def is_rich(tensor: Tensor) -> bool:
         return False
     row = tensor[0].detach().reshape(-1)[:64]
     return bool((row != row.round()).sum() >= 3)
+
+
+def is_telling(tensor: Tensor) -> bool:
+    """The same of rows of whole numbers, as words: many in each, and of several kinds."""
+    if tensor.device.type != "cpu" or not is_dense(tensor) or tensor.dim() != 2 or tensor.dtype not in WHOLE:
+        return False
+    return tensor.shape[1] >= 12 and all(telling_rows(tensor[:4]))
+
+
+def class_numbers(target: Tensor) -> Tensor | None:
+    """Class numbers, one a sample; those of two classes may be real numbers, as binary losses want them. Else None."""
+    if target.device.type != "cpu" or not is_dense(target):
+        return None
+    if target.dim() == 2 and target.shape[1] == 1:
+        target = target[:, 0]
+    if target.dim() != 1 or target.is_complex():
+        return None
+    if target.is_floating_point() and not bool(((target == 0) | (target == 1)).all()):
+        return None
+    return target.long()

@@ -1,15 +1,18 @@
 """Names in the user's functions: what stands there while they run, and in which object a module was put away."""
 
+import dis
 import inspect
 from collections.abc import Iterable
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
 
 from instep.doctor.sites import Locator
 
-ASKING = frozenset({"locals", "vars", "eval", "exec", "dir", "set_trace", "breakpoint"})
+DEBUGGING = frozenset({"set_trace", "breakpoint"})
+ASKING = frozenset({"locals", "vars", "eval", "exec", "dir"}) | DEBUGGING
 
 
 def local_names(frame: FrameType) -> dict[str, Any]:
@@ -18,13 +21,21 @@ def local_names(frame: FrameType) -> dict[str, Any]:
     code = frame.f_code
     if not code.co_flags & inspect.CO_OPTIMIZED:
         return dict(frame.f_locals)
-    if not ASKING.isdisjoint(code.co_names):
+    if not ASKING.isdisjoint(code.co_names) and _asks(code):
         return {}
     kept = frame.f_locals
     names = dict(kept)
     if type(kept) is dict:
         kept.clear()
     return names
+
+
+@lru_cache(maxsize=1024)
+def _asks(code: CodeType) -> bool:
+    """Whether a function may ask for its own names: by Python's `eval`, not by `model.eval()`."""
+    if not DEBUGGING.isdisjoint(code.co_names):
+        return True
+    return any(step.argval in ASKING for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
 def holder_of(module: nn.Module, locator: Locator) -> tuple[str, str] | None:

@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.checkpoints import Checkpoints, Load
+from instep.doctor.watch.kept import Kept
 
 
 @rule("best-weights-aliased", revocable=True)
@@ -16,6 +17,7 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
     kept on purpose and saved time and again.
     """
     part = trace.part(Checkpoints)
+    yield from _kept_by_name(trace)
     for load in part.loads.values():
         if load.aliased or load.unchanged:
             when = "taken at" if load.aliased else "taken again and again since"
@@ -48,6 +50,38 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
             )
 
 
+def _kept_by_name(trace: Trace) -> Iterator[Finding]:
+    """A second name for the model, or for its tensors, taken for a copy. Not where files are written: those are copies."""
+    part, checkpoints = trace.part(Kept), trace.part(Checkpoints)
+    for kept in part.names.values():
+        if kept.siblings or (kept.module and (checkpoints.saves or checkpoints.files)):
+            continue
+        what = "is the model itself" if kept.module else "holds the live tensors"
+        yield Finding(
+            "best-weights-aliased",
+            f"`{kept.name}` was kept at step {kept.taken_step} or before, and {what}: at step {kept.step} it had the weights of "
+            "that moment.",
+            evidence={"name": kept.name, "taken_step": kept.taken_step, "used_step": kept.step, "model": kept.model},
+            where=kept.site,
+            since_step=kept.taken_step,
+            severity="warning",
+            fix="best_model = copy.deepcopy(model)"
+            if kept.module
+            else "best = {name: p.detach().clone() for name, p in params.items()}",
+        )
+    for copy in part.copies.values():
+        if copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
+            yield Finding(
+                "best-weights-aliased",
+                f"{copy.parameters} parameters were copied onto themselves at step {copy.step}: what was kept are the live "
+                "tensors, and nothing was restored.",
+                evidence={"parameters": copy.parameters, "of": copy.of, "step": copy.step},
+                where=copy.site,
+                since_step=copy.step,
+                fix="kept = [p.detach().clone() for p in model.parameters()]",
+            )
+
+
 @rule("silent-partial-load")
 def silent_partial_load(trace: Trace) -> Iterator[Finding]:
     """A load that left the model as it was: no name fits, nearly none does, or only its own weights came back.
@@ -56,7 +90,7 @@ def silent_partial_load(trace: Trace) -> Iterator[Finding]:
     """
     for load in trace.part(Checkpoints).loads.values():
         matched, saw = load.own - load.missing, ""
-        if not load.strict and load.own and matched == 0 and (load.given or load.files):
+        if not load.strict and load.own and matched == 0 and (load.given or load.files or load.waiting):
             saw = f"none of its {load.own} tensors fit"
         elif (
             not load.strict
@@ -66,8 +100,9 @@ def silent_partial_load(trace: Trace) -> Iterator[Finding]:
             and load.unexpected > 1
         ):
             saw = f"only {matched} of its {load.own} tensors fit"
-        elif load.own_weights == load.count and load.files and not load.aliased and not load.unchanged:
-            saw = f"all {load.own} tensors it was given are its own: nothing came from the file"
+        elif load.own_weights == load.count and (load.files or load.waiting) and not load.aliased and not load.unchanged:
+            source = "the file" if load.files else "the weights that were trained before"
+            saw = f"all {load.own} tensors it was given are its own: nothing came from {source}"
         if saw:
             yield Finding(
                 "silent-partial-load",

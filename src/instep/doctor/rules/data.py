@@ -11,7 +11,7 @@ from instep.doctor.watch.loaders import Loader, Loaders
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.randomness import Randomness
 from instep.doctor.watch.repeats import Repeats
-from instep.doctor.watch.rows import Rows
+from instep.doctor.watch.rows import LoaderRows, Rows
 from instep.doctor.watch.scales import Scales
 from instep.doctor.watch.target_order import TargetOrders
 
@@ -36,17 +36,20 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
     part = trace.part(Rows)
     for loader in roles(trace)[0]:
         facts = part.loaders.get(loader.number)
-        if facts is None or not loader.sequential or loader.iterable or facts.label_batches < 4 or len(facts.label_counts) < 2:
+        if facts is None or facts.label_batches < 4 or len(facts.label_counts) < 2:
             continue
         firsts = facts.firsts
         if len(firsts) > 1 and firsts[0][2] != firsts[1][2]:
             continue  # the dataset shuffles by itself
+        declared = loader.sequential and not loader.iterable
+        if not declared and (facts.composed or not _begins_alike(facts)):
+            continue
         whole, inside = entropy(facts.label_counts), facts.inside / facts.label_batches
         batch = max(loader.sizes, default=0)
         sizes, batches = loader.sizes, sum(loader.sizes.values())
         expected = sum(count * expected_entropy(facts.label_counts, size) for size, count in sizes.items()) / max(batches, 1)
         is_sorted = batch >= 4 and _is_sorted(trace, inside, expected)
-        if not is_sorted and (loader.full_passes < 2 or loader.batches < 8):
+        if not is_sorted and (not declared or loader.full_passes < 2 or loader.batches < 8):
             continue
         yield _unshuffled(
             loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
@@ -54,6 +57,12 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
     yield from _sorted_targets(trace)
     if not trace.part(Loaders).is_training():
         yield from _not_shuffled_by_hand(trace)
+
+
+def _begins_alike(facts: LoaderRows) -> bool:
+    """Whether all passes began with the same batch: a stream, or a sampler of one's own, in a fixed order."""
+    rows = [rows for _, rows, _ in facts.firsts]
+    return len(rows) >= 2 and len(rows[0]) >= 4 and len(set(rows[0])) > 1 and all(each == rows[0] for each in rows)
 
 
 def _sorted_targets(trace: Trace) -> Iterator[Finding]:
@@ -127,6 +136,12 @@ def repeated_worker_randomness(trace: Trace) -> Iterator[Finding]:
         if facts.fixed_seed:
             message = f"{facts.fixed_seed} sets the same seed in all {facts.workers} workers, at the start of every pass."
             evidence: dict[str, object] = {"workers": facts.workers, "function": facts.fixed_seed}
+        elif facts.looked >= 8 and trace.has_share(facts.same, facts.looked, 0.5 * (1 - 1 / facts.workers)):
+            message = (
+                f"{facts.same} of {facts.looked} batches were the same as the one before: each of {facts.workers} workers gives "
+                f"the stream of {loader.dataset} from the same seed."
+            )
+            evidence = {"workers": facts.workers, "batches": facts.looked, "same": facts.same}
         elif facts.generators and not facts.reseeded:
             message = (
                 f"{', '.join(facts.generators)} draws the random numbers of samples; each of {facts.workers} workers has a copy "

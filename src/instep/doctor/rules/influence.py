@@ -92,7 +92,7 @@ def future_leaks(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "future-leaks",
-            "The targets are the inputs one position later, and replacing position "
+            "The targets are later positions of the inputs, and replacing position "
             f"{fact.replaced + 1} of {fact.positions} changed the outputs of {fact.early} earlier ones, by up to "
             f"{fact.early_moved:.2g} of their spread.",
             evidence={

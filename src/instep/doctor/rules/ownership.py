@@ -10,6 +10,7 @@ from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.losses import Losses
+from instep.doctor.watch.made_anew import MadeAnew
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.owners import Orphan, Owners, Starved
@@ -54,6 +55,7 @@ def _optimizer(trace: Trace, number: int | None = None) -> OptimizerRecord | Non
 @rule("unregistered-module", revocable=True, steps=5)
 def unregistered_module(trace: Trace) -> Iterator[Finding]:
     """Parameters that get gradients inside a root call, and that the root does not know."""
+    yield from _made_anew(trace)
     lost = [orphan for orphan in _orphans(trace) if not orphan.registered]
     for number in dict.fromkeys(orphan.root for orphan in lost):
         mine = [orphan for orphan in lost if orphan.root == number]
@@ -75,6 +77,24 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
             where=root_site(trace, number),
             since_step=0,
             fix=fix,
+        )
+
+
+def _made_anew(trace: Trace) -> Iterator[Finding]:
+    """Layers that a forward makes for itself each time: drawn anew in every step, and never learned."""
+    for made in trace.part(MadeAnew).all.values():
+        if made.count < 10 or not trace.is_below(made.alive, 0.25 * made.count):
+            continue
+        model = _root_name(trace, made.root)
+        yield Finding(
+            "unregistered-module",
+            f"{model} made {made.count} {made.name} layers of one shape while it was called, each for one call: their weights "
+            "are drawn anew every time, and never learned.",
+            evidence={"model": model, "layer": made.name, "made": made.count, "shapes": [list(shape) for shape in made.shapes]},
+            where=root_site(trace, made.root),
+            since_step=0,
+            fix="self.layer = nn.Linear(...)   # in __init__, and call it in forward",
+            cause=f"{made.root}|{made.name}|{made.shapes}",
         )
 
 

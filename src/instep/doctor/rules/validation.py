@@ -9,6 +9,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
 from instep.doctor.watch.lineages import Lineages
 from instep.doctor.watch.loaders import Loader
+from instep.doctor.watch.node_masks import NodeMasks
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.overlaps import Overlap, Overlaps, Reuse
 from instep.doctor.watch.rereads import Rereads
@@ -31,7 +32,7 @@ def _overlap(train: LoaderRows, valid: LoaderRows) -> tuple[int, int, bool, bool
     """(shared, of, whether all of the training samples are among them, by index); None where it cannot be told."""
     if train.base == valid.base and train.indices is not None and valid.indices is not None:
         return len(train.indices & valid.indices), len(valid.indices), train.indices <= valid.indices, True
-    told = train.whole and valid.whole and train.done and valid.done and train.exact and valid.exact
+    told = train.whole and valid.whole and train.done and valid.done and train.told and valid.told
     if train.base == valid.base or not told or not train.rows or not valid.rows:
         return None
     once = valid if train.again else train
@@ -49,6 +50,7 @@ def train_valid_overlap(trace: Trace) -> Iterator[Finding]:
     part = trace.part(Rows)
     train, valid = roles(trace)
     yield from _overlap_by_hand(trace)
+    yield from _overlap_of_nodes(trace)
     for loader in train:
         models = _models(trace, loader)
         facts = [
@@ -166,6 +168,26 @@ def _overlap_by_hand(trace: Trace) -> Iterator[Finding]:
             )
 
 
+def _overlap_of_nodes(trace: Trace) -> Iterator[Finding]:
+    """Masks of one graph that have nodes in common. Not where another is clean: then those are groups, or a training score."""
+    for nodes in trace.part(NodeMasks).all.values():
+        if nodes.looked < 3 or not nodes.steady or any(not rows & nodes.trained for rows in nodes.evaluated):
+            continue
+        mixed = [rows for rows in nodes.evaluated if rows - nodes.trained and nodes.trained - rows]
+        for rows in mixed[:1]:
+            shared = len(rows & nodes.trained)
+            if shared >= 8 and trace.has_share(shared, len(rows), 0.05) and trace.is_below(shared, 0.9 * len(rows)):
+                yield Finding(
+                    "train-valid-overlap",
+                    f"{shared} of the {len(rows)} nodes that are evaluated on are among the {len(nodes.trained)} that are "
+                    "trained on.",
+                    evidence={"shared": shared, "evaluated": len(rows), "by": "mask", "trained": len(nodes.trained)},
+                    where=nodes.site,
+                    since_step=nodes.first_step,
+                    severity="warning",
+                )
+
+
 def _is_clean_elsewhere(trace: Trace, found: Overlap) -> bool:
     """Whether another line evaluates the same model on samples that are not trained on."""
     others = (other for other in trace.part(Overlaps).all.values() if other is not found and other.root == found.root)
@@ -183,7 +205,8 @@ def _is_reused(trace: Trace, reuse: Reuse) -> bool:
     Not: most of what is trained on, which is a training score; samples drawn anew each time; where some evaluation is clean.
     """
     kinds = [kind for kind in trace.part(Calls).kinds.values() if kind.root.shapes == reuse.shapes and not kind.grad]
-    if not reuse.drawn or reuse.blind or reuse.clean or not any(kind.graded or kind.compared for kind in kinds):
+    graded = reuse.labelled or any(kind.graded or kind.compared for kind in kinds)
+    if not reuse.drawn or reuse.blind or reuse.clean or not graded:
         return False
     if reuse.evaluations < 2 or reuse.evaluated < 16 or reuse.evaluated > 0.6 * reuse.given:
         return False
@@ -210,7 +233,9 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
         if facts is None or facts.pairs or not loader.sequential or loader.iterable:
             continue
         shared = any(facts.base == other.base or (facts.transform and facts.transform == other.transform) for other in trained)
-        if not shared and not (facts.exact and facts.kind and any(facts.kind == other.kind for other in trained)):
+        collated = facts.exact and facts.collate and any(facts.collate == other.collate for other in trained)
+        like = facts.exact and facts.kind and any(facts.kind == other.kind for other in trained)
+        if not shared and not collated and not like:
             continue
         pairs = [
             (a, b)
@@ -226,7 +251,7 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "augmented-validation",
             f"The same {len(first[1])} evaluation samples were read twice and {rows} of them differed: "
-            + ("the random transform of the training data" if shared else f"what {loader.dataset} draws for training")
+            + _source(bool(shared), bool(collated), loader.dataset)
             + f" is applied to them too ({len(changed)} of {len(pairs)} passes).",
             evidence={"samples": len(first[1]), "changed": rows, "passes": len(pairs) + 1, "dataset": loader.dataset},
             where=loader.site,
@@ -236,13 +261,20 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
     yield from _changed_by_hand(trace)
 
 
+def _source(shared: bool, collated: bool, dataset: str) -> str:
+    if shared:
+        return "the random transform of the training data"
+    return "what the collate function draws for training" if collated else f"what {dataset} draws for training"
+
+
 def _changed_by_hand(trace: Trace) -> Iterator[Finding]:
     """Without loaders: evaluation samples that are other ones each time, and still changed copies of the same."""
     overlaps = trace.part(Overlaps)
     for reread in trace.part(Rereads).all.values():
         if not trace.ended or reread.same or reread.compared < 3 or reread.compared < reread.pairs:
             continue
-        if not trace.is_below(overlaps.again.get(reread.shapes, 1.0), 0.4):
+        again = overlaps.again.get(reread.shapes, 1.0) if reread.again is None else reread.again
+        if not trace.is_below(again, 0.4):
             continue  # training reads the same in every epoch: it is not the transform of the training
         strength = reread.likeness / reread.compared**0.5
         if not trace.exceeds(strength, 5.0):

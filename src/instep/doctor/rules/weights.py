@@ -6,7 +6,10 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.rules.ownership import names, root_site
 from instep.doctor.trace import Trace
+from instep.doctor.watch.equal_members import EqualMemberships
 from instep.doctor.watch.equal_units import EqualStarts
+from instep.doctor.watch.hand_symmetry import HandSymmetries
+from instep.doctor.watch.held_rows import HeldRows
 from instep.doctor.watch.mirrors import Mirrors
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
@@ -19,6 +22,8 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
     frozen = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2]
     facts = [fact for fact in frozen if trace.has_share(fact.moves, fact.looks, 0.5)]
     yield from _hushed(trace)
+    yield from _held_rows(trace)
+    yield from _shrunk(trace)
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         change = max(fact.change for fact in mine)
@@ -54,6 +59,40 @@ def _hushed(trace: Trace) -> Iterator[Finding]:
             since_step=mine[0].first_step,
             severity="warning",
             fix="p.grad = None  # instead of p.grad.zero_(): the optimizer leaves out what has none",
+        )
+
+
+def _held_rows(trace: Trace) -> Iterator[Finding]:
+    """The same of some rows of a weight, as those of words that are known already."""
+    for fact in trace.part(HeldRows).all.values():
+        if fact.moves < 4 or not trace.has_share(fact.moves, fact.looks, 0.8):
+            continue
+        yield Finding(
+            "frozen-parameter-moves",
+            f"The gradients of {fact.rows} of {fact.of} rows of {fact.name} are set to zero before the step, and {fact.moves} of "
+            f"{fact.looks} steps that were looked at moved them all the same: by decay or momentum.",
+            evidence={"name": fact.name, "rows": fact.rows, "of": fact.of, "moves": fact.moves},
+            where=fact.site,
+            since_step=fact.first_step,
+            severity="warning",
+            fix="# give this weight a group of its own with weight_decay=0, or put the rows back after optimizer.step()",
+        )
+
+
+def _shrunk(trace: Trace) -> Iterator[Finding]:
+    """Frozen weights that all become smaller by one factor: a decay by hand that runs over everything."""
+    facts = [fact for fact in trace.part(HeldRows).shrunk.values() if fact.moves >= 4]
+    facts = [fact for fact in facts if trace.has_share(fact.moves, fact.looks, 0.8)]
+    if facts:
+        yield Finding(
+            "frozen-parameter-moves",
+            f"{names([fact.name for fact in facts])}: frozen, and smaller by one factor in {facts[0].moves} of {facts[0].looks} "
+            "looks: something besides the optimizer shrinks all parameters.",
+            evidence={"parameters": len(facts), "names": [fact.name for fact in facts][:8], "moves": facts[0].moves},
+            where=facts[0].site,
+            since_step=facts[0].first_step,
+            severity="warning",
+            fix="for p in model.parameters():\n    if p.requires_grad:\n        p.mul_(1 - decay)",
         )
 
 
@@ -121,6 +160,7 @@ def weights_not_tied(trace: Trace) -> Iterator[Finding]:
 @rule("symmetric-weights", steps=5)
 def symmetric_weights(trace: Trace) -> Iterator[Finding]:
     """Weights whose rows (or columns) were equal at the start and still are after many steps: units that learn the same."""
+    yield from _by_hand(trace)
     for record in trace.part(Optimizers):
         if record.totals.get("fresh", 0) < 5 or not record.last_lr:
             continue
@@ -133,6 +173,7 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             and trace.is_below(fact.spread, 1e-4)
         ]
         if not same:
+            yield from _equal_members(trace, record)
             yield from _began_equal(trace, record)
             continue
         first = same[0]
@@ -150,6 +191,41 @@ def symmetric_weights(trace: Trace) -> Iterator[Finding]:
             where=record.site,
             since_step=0,
         )
+
+
+def _by_hand(trace: Trace) -> Iterator[Finding]:
+    """The same of weights that are updated by hand."""
+    same = [fact for fact in trace.part(HandSymmetries).all if fact.same]
+    if not same:
+        return
+    first = same[0]
+    units = f"{first.shape[0]} rows" if first.rows else f"{first.shape[1]} columns"
+    yield Finding(
+        "symmetric-weights",
+        f"All {units} of {first.name} began equal ({first.value:g}) and still are after {first.backwards} backwards"
+        + (f"; so it is with {len(same) - 1} more weights." if len(same) > 1 else "."),
+        evidence={"names": [fact.name for fact in same][:8], "shape": list(first.shape), "value": first.value},
+        where=first.site,
+        since_step=0,
+    )
+
+
+def _equal_members(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
+    """Whole weights that began equal and still are: parts that learn the same."""
+    mine = [fact for fact in trace.part(EqualMemberships).all if fact.optimizer == record.number]
+    same = [fact for fact in mine if fact.moved and not fact.apart and fact.steps >= 20]
+    if not same:
+        return
+    first = same[0]
+    yield Finding(
+        "symmetric-weights",
+        f"{len(first.names)} weights of shape {tuple(first.shape)} ({names(first.names)}) began equal and still are after "
+        f"{first.steps} steps: these parts learn the same.",
+        evidence={"names": first.names[:8], "shape": list(first.shape), "steps": first.steps, "groups": len(same)},
+        where=record.site,
+        since_step=0,
+        fix="# draw each part with numbers of its own: set the seed once, not before each of them",
+    )
 
 
 def _began_equal(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.bare_leaves import sample
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
@@ -18,6 +19,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.gradients import Gradients
 
 LIMIT = 128
+OTHERS = 16  # trained models whose weights were taken
 PROBES = 4  # tensors from the front and from the back of a state dict whose versions are noted
 
 
@@ -41,6 +43,9 @@ class Load:
     taken_step: int = 0
     step: int = 0
     files: int = 0  # files read before
+    waiting: bool = (
+        False  # trained weights of another model, of the same shapes for the most part, had been taken, and none is here
+    )
 
 
 @record_class
@@ -101,10 +106,12 @@ class CheckpointWatch:
         self._loaded: dict[int, tuple[int, int]] = {}  # when a module was loaded last: step, time
         self._taken: deque[_Taken] = deque(maxlen=64)
         self._first: dict[tuple[int, str | None], int] = {}  # the step at which a module's state was first taken at a line
+        self._others: dict[int, list[tuple[tuple[int, ...], list[float]]]] = {}  # trained models: shapes and values when taken
         self._last: dict[int, _Taken] = {}  # of a module, by its parameters: also where only what was made of it is kept
 
     def after_state_taken(self, called: Called) -> None:
         state = called.result
+        self._note_trained(called.args[0])
         if isinstance(state, dict):
             tensors = [value for value in state.values() if isinstance(value, Tensor) and value.is_floating_point()]
             if any(isinstance(tensor, nn.Parameter) for tensor in tensors):
@@ -133,6 +140,7 @@ class CheckpointWatch:
         load.missing, load.unexpected = len(missing), len(unexpected)
         load.examples = (missing[0] if missing else "", unexpected[0] if unexpected else "")
         load.prefix = _prefix(missing, unexpected)
+        load.waiting = load.count == 1 and not self._trained_here(module) and self._is_waiting(module, own)
         if own and not missing and all(_same(own[name], state[name]) for name in own):
             self._note_own(load, self._find(state, id(module)), module, called.site)
         self._loaded[id(module)] = self._trace.steps, next(self._clock)
@@ -154,6 +162,26 @@ class CheckpointWatch:
         elif not taken.changed() and began < taken.step and taken.site != site:
             load.unchanged += 1
             load.taken_step = began
+
+    def _note_trained(self, module: nn.Module) -> None:
+        """Remember the shapes and some values of a trained model whose weights somebody takes."""
+        if self._trained_here(module) and (id(module) in self._others or len(self._others) < OTHERS):
+            self._others[id(module)] = [(tuple(tensor.shape), sample(tensor)) for tensor in module.parameters()]
+
+    def _trained_here(self, module: nn.Module) -> bool:
+        known = (self._gradients.parameters.get(id(tensor)) for tensor in module.parameters())
+        return any(each is not None and each.optimizers and each.arrivals for each in known)
+
+    def _is_waiting(self, module: nn.Module, own: dict[str, Tensor]) -> bool:
+        """Whether the weights of another model would fit here for the most part, and none of them has come."""
+        mine = [(tuple(tensor.shape), sample(tensor)) for tensor in own.values()]
+        shapes = [shape for shape, _ in mine]
+        for key, others in self._others.items():
+            theirs = [shape for shape, _ in others]
+            fits = sum(min(shapes.count(shape), theirs.count(shape)) for shape in set(theirs))
+            if key != id(module) and fits > 1 and fits >= 0.5 * len(shapes):
+                return not any(each in others for each in mine if len(set(each[1])) > 1)
+        return False
 
     def _is_optimized(self, tensor: Tensor) -> bool:
         known = self._gradients.parameters.get(id(tensor))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.doctor.arguments import outputs_of, pick, reads_once, replaced
-from instep.doctor.batch_axes import gives_batches, is_declared
+from instep.doctor.batch_axes import Layer, find_layer, gives_batches, is_claimed, is_declared
 from instep.doctor.batch_statistics import batch_statistics
 from instep.doctor.batch_weights import find_weights
 from instep.doctor.cut_positions import Cut, find_cut, shifted_by_hand, shifted_in
@@ -24,8 +24,10 @@ from instep.doctor.hub import Hub
 from instep.doctor.loss_terms import picked_classes
 from instep.doctor.mixing import Mixing, find_mixing
 from instep.doctor.patches import Called
+from instep.doctor.pieces import Chain
 from instep.doctor.positions import Layout, padding, predicted_numbers, shifted, telling_positions
 from instep.doctor.records import part_class, record_class
+from instep.doctor.row_keys import glimpse
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -43,16 +45,6 @@ PHASES = 4  # in which a root is tried again, from the beginning
 LONGER = 1.5  # by which factor sequences must have grown to be tried again
 AGAIN = (1, 4, 16)  # training calls of a root, from the first that could be tried, at which it is
 SEQUENCES = (nn.RNNBase, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-
-
-@record_class
-class Layer:
-    """A layer that takes the batch for time."""
-
-    name: str
-    batch_first: bool
-    shape: tuple[int, ...]
-    batch: int
 
 
 @record_class
@@ -92,8 +84,8 @@ class _State:
     """What is known of one root before it is tried."""
 
     __slots__ = (
-        "again", "axis", "calls", "cut", "done", "done_time", "layers", "lengths", "longest", "phase", "shift", "targets",
-        "tries", "tries_time",
+        "again", "axis", "calls", "constants", "cut", "done", "done_time", "layers", "lengths", "longest", "phase", "shift",
+        "targets", "tries", "tries_time",
     )  # fmt: skip
 
     def __init__(self, phase: int = 0, again: int = 0) -> None:
@@ -106,6 +98,7 @@ class _State:
         self.lengths: set[int] = set()  # of the first axis of its inputs
         self.shift: tuple[tuple[int, int], ...] = ()  # which inputs (by order) are predicted one position on, and their time axes
         self.cut: Cut | None = None  # which positions are, where a loss leaves some out
+        self.constants: dict[int, tuple[tuple[int, ...], tuple[float, ...]]] = {}  # place of an input -> what it was first
         self.layers: list[tuple[str, bool, tuple[int, ...]]] = []
 
 
@@ -119,6 +112,10 @@ class InfluenceWatch:
         self._inputs: tuple[int, list[Tensor]] | None = None  # of the last training call, until its backward
         self._outputs: list[Tensor] = []
         self._inside: list[Tensor] = []  # targets of losses inside the call that goes on, whose inputs are not known yet
+        self._chain = Chain()
+
+    def on_rest(self) -> None:
+        self._chain.end()
 
     def wants_modules(self) -> dict[type, Any]:
         return dict.fromkeys(SEQUENCES, self._layer_called)
@@ -176,6 +173,10 @@ class InfluenceWatch:
         if not sources and len(self._inside) < 4:
             self._inside.append(target.detach())
         self._find_shift(state, sources, target.detach())
+        for piece, place, axis in [] if state.shift else self._chain.shifted(target.detach()):
+            other = self._state(piece)
+            if not other.done_time and other.calls <= TRIES:
+                other.shift = ((place, axis),)
         cut = find_cut(self._outputs, input.detach()) if sources and self._outputs and not state.shift else None
         if cut is not None:
             axes = [(place, shifted_in(source, target.detach(), cut)) for place, source in enumerate(sources)]
@@ -186,6 +187,7 @@ class InfluenceWatch:
         """A loss by hand: its graph knows which classes it picked, or what differs from the outputs."""
         inputs, outputs = self._inputs, self._outputs
         self._inputs, self._outputs = None, []
+        self._chain.end()
         if inputs is None or tensor.grad_fn is None:
             return
         number, sources = inputs
@@ -226,6 +228,7 @@ class InfluenceWatch:
             state.layers.clear()
             return
         found = tensors((call.args, call.kwargs))
+        self._chain.add(number, found, call.output)
         self._inputs = self._wanted(number, (call.args, call.kwargs))
         if state.calls <= BY_HAND and any(source.dim() >= 2 for source in self._inputs[1]):
             self._outputs = [output.detach() for output in outputs_of(call.output) if output.is_floating_point()]
@@ -273,19 +276,29 @@ class InfluenceWatch:
         state.layers.clear()
 
     def _batch_size(self, call: Call, state: _State, found: list[Tensor]) -> int | None:
-        """How many samples stand along the first axis of every input, where that is certain."""
-        if any(not tensor.dim() for tensor in found):
+        """How many samples stand along the first axis of every input, where that is certain. A mask that is always the same is
+        none."""
+        if not found[0].dim():
             return None
         size = len(found[0])
         state.lengths.add(size)
-        if size < 3 or any(len(tensor) != size or size in tensor.shape[1:] for tensor in found):
+        found = [tensor for place, tensor in enumerate(found) if not self._is_constant(state, place, tensor, size)]
+        if size < 3 or any(not tensor.dim() or len(tensor) != size or size in tensor.shape[1:] for tensor in found):
             return None  # an axis as long as the batch, or an adjacency: who knows
         if found[0].dim() < 2:
             return None
         if call.batch is not None and call.batch.size == size and gives_batches(call.batch.loader, size):
             return size
-        declared = state.targets == size and state.lengths == {size} and state.calls >= STEADY and is_declared(state.layers, size)
-        return size if declared or self._rows.mixed.get(call.root.number, 0) >= 3 else None
+        steady = state.targets == size and state.lengths == {size} and state.calls >= STEADY
+        told = steady and (is_declared(state.layers, size) or is_claimed(state.layers, found, size))
+        return size if told or self._rows.mixed.get(call.root.number, 0) >= 3 else None
+
+    def _is_constant(self, state: _State, place: int, tensor: Tensor, size: int) -> bool:
+        """Whether an input that is no sample has been the same in every call so far: real numbers or truth values, no edges."""
+        if not place or size in tensor.shape or not (tensor.is_floating_point() or tensor.dtype == torch.bool):
+            return False
+        seen = (tuple(tensor.shape), glimpse(tensor))
+        return bool(seen[1] or not tensor.dim()) and state.constants.setdefault(place, seen) == seen and state.calls > 2
 
 
 def _try(
@@ -298,7 +311,7 @@ def _try(
             plain, again = forward(*replaced(call, torch.clone)), forward(*replaced(call, torch.clone))
             if batch is not None:
                 _try_batch(fact, forward, call, plain, again, batch, locator)
-                fact.layer = _layer(layers, batch) if fact.reached else None
+                fact.layer = find_layer(layers, batch) if fact.reached else None
             # Of several, the last that matters: a decoder's own input follows what it translates, labels matter to nothing.
             for place, axis in reversed(shift):
                 if place < len(found) and _try_time(fact, forward, call, plain, again, found[place], axis, cut):
@@ -318,8 +331,12 @@ def _try_batch(
 
     def swap(sample: int, tensor: Tensor) -> Tensor:
         changed = tensor.clone()
-        changed[sample] = tensor[batch // 2]
+        if tensor.dim() and len(tensor) == batch:
+            changed[sample] = tensor[batch // 2]
         return changed
+
+    def turn(tensor: Tensor) -> Tensor:
+        return tensor.roll(1, 0) if tensor.dim() and len(tensor) == batch else tensor.clone()
 
     before, same = pick(plain, accept), pick(again, accept)
     scale = float(before.std()) if before is not None and before.numel() > 1 else 0.0
@@ -336,7 +353,7 @@ def _try_batch(
         if fact.reached:
             break
     if fact.reached:
-        turned = pick(forward(*replaced(call, lambda tensor: tensor.roll(1, 0))), accept)
+        turned = pick(forward(*replaced(call, turn)), accept)
         fact.symmetric = turned is not None and float((turned - before.roll(1, 0)).abs().max()) / scale < 1e-3
     if fact.reached:
         again, other = (partial(forward, *replaced(call, change)) for change in (torch.clone, partial(swap, sample)))
@@ -381,16 +398,6 @@ def _try_time(
         if fact.early:
             break
     return fact.told_time
-
-
-def _layer(layers: list[tuple[str, bool, tuple[int, ...]]], batch: int) -> Layer | None:
-    """The outermost layer whose time axis is as long as the batch, and whose other axis is not."""
-    found = None
-    for name, first, shape in layers:
-        time, samples = (shape[1], shape[0]) if first else (shape[0], shape[1])
-        if time == batch and samples not in (batch, 1):
-            found = Layer(name, first, shape, batch)
-    return found
 
 
 OBSERVERS = [InfluenceWatch]

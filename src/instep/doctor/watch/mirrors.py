@@ -9,13 +9,16 @@ from collections import deque
 from dataclasses import field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
+from instep.doctor.positions import residuals
 from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import glimpse
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import first_tensor
 from instep.doctor.watch.losses import LossKind
@@ -27,6 +30,7 @@ RUN = 3  # steps in a row after which it is looked at any closer
 LOOKS = 48  # calls of a line in a phase that are looked at
 LARGEST = 1 << 16  # numbers in a target
 CLOSE = 1e-5  # of the spread of the target: rounding
+HEATS = (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)  # temperatures that people use
 
 
 @record_class
@@ -60,6 +64,9 @@ class MirrorWatch:
         self._part, self._phases = trace.part(Mirrors), trace.part(Phases)
         # root calls of late: root, step, with gradient, a few numbers of the input, name, parameters, line
         self._calls: deque[tuple[int, int, bool, tuple[float, ...], str, int, str | None]] = deque(maxlen=8)
+        # the last output with gradient and the last without: root, a few numbers of the input, output, (model, parameters, line)
+        self._outputs: dict[bool, tuple[int, tuple[float, ...], Tensor, tuple[str, int, str | None]]] = {}
+        self._judged = -1  # the step in which a loss of torch's has been looked at
         self._run = self._last = 0  # steps in a row in which a root was called in both ways, and the last of them
 
     def on_wake(self) -> None:
@@ -77,6 +84,26 @@ class MirrorWatch:
         seen = glimpse(input) if self._run >= RUN and input is not None else ()
         self._calls.append((root.number, call.step, call.grad, seen, root.name, root.parameters, call.site))
 
+        output = first_tensor(call.output)
+        if seen and output is not None and output.is_floating_point() and 2 <= output.numel() <= LARGEST and output.is_cpu:
+            self._outputs[call.grad] = (root.number, seen, output.detach().clone(), (root.name, root.parameters, call.site))
+
+    def on_backward(self, backward: Backward, tensor: Tensor) -> None:
+        """A loss by hand: what it squares is zero, or one of its factors is what the model itself gives."""
+        student, teacher = self._outputs.pop(True, None), self._outputs.pop(False, None)
+        if student is None or teacher is None or student[:2] != teacher[:2] or self._judged == self._trace.steps:
+            return
+        given, other = student[2], teacher[2]
+        if tensor.grad_fn is None or given.dim() < 2 or given.shape != other.shape or not float(other.std()) > 1e-4:
+            return
+        mirror = self._mirror("a loss by hand", backward.site, teacher[3])
+        if mirror.looked < LOOKS:
+            equal = bool((given - other).abs().max() <= CLOSE * max(float(other.std()), 1e-2))
+            mirror.looked += 1
+            mirror.equal += equal and any(_is_of_itself(kept, other) for kept in residuals(tensor.grad_fn))
+            mirror.steps += self._trace.steps > mirror.last_step
+            mirror.last_step = self._trace.steps
+
     def on_loss(self, kind: LossKind, called: Called, input: Tensor, target: Any) -> None:
         if self._run < RUN or kind.function not in FUNCTIONS or not isinstance(target, Tensor):
             return
@@ -85,7 +112,8 @@ class MirrorWatch:
         pair = self._pair()
         if pair is None or not 2 <= target.numel() <= LARGEST or target.device.type != "cpu":
             return
-        mirror = self._mirror(kind, pair)
+        mirror = self._mirror(kind.function, kind.site, pair)
+        self._judged = self._trace.steps
         if mirror.looked < LOOKS:
             self._look(mirror, _prediction(kind.function, called, input.detach()), target.detach())
 
@@ -98,11 +126,11 @@ class MirrorWatch:
                 return name, parameters, site
         return None
 
-    def _mirror(self, kind: LossKind, pair: tuple[str, int, str | None]) -> Mirror:
-        key = (kind.function, kind.site, self._phases.number)
+    def _mirror(self, function: str, site: str | None, pair: tuple[str, int, str | None]) -> Mirror:
+        key = (function, site, self._phases.number)
         mirror = self._part.all.get(key)
         if mirror is None:
-            mirror = Mirror(kind.function, kind.site, self._trace.steps, *pair)
+            mirror = Mirror(function, site, self._trace.steps, *pair)
             if len(self._part.all) < LIMIT:
                 self._part.all[key] = mirror
         return mirror
@@ -117,6 +145,15 @@ class MirrorWatch:
         mirror.equal += bool((prediction - target).abs().max() <= CLOSE * max(spread, 1e-2))
         mirror.steps += self._trace.steps > mirror.last_step
         mirror.last_step = self._trace.steps
+
+
+def _is_of_itself(kept: Tensor, given: Tensor) -> bool:
+    """Whether a factor in the graph of a loss is a difference of nothing, or the probabilities of what was given."""
+    if kept.shape != given.shape:
+        return False
+    if bool((kept.abs() <= CLOSE * max(float(given.std()), 1e-2)).all()):
+        return True
+    return any(torch.allclose(kept, (given / heat).softmax(1), atol=CLOSE) for heat in HEATS)
 
 
 def _prediction(function: str, called: Called, input: Tensor) -> Tensor:

@@ -105,12 +105,15 @@ class MoveWatch:
                 self._frozen.append((tensor, sample(tensor)))
 
     def _note_hushed(self, step: Step) -> None:
-        """Gradients that the last backward filled, that are zero now, and that were not cleared with all others."""
+        """Gradients that the last backward filled, or that a hook of the user's was given, that are zero now, and that were not
+        cleared with all others."""
         loud, self._loud, self._hushed = [reference() for reference in self._loud], [], []
         if not loud:
             return
         mine = {id(tensor) for group in step.optimizer.param_groups for tensor in group["params"]}
         held = [tensor for tensor in loud if tensor is not None and tensor.grad is not None and id(tensor) in mine]
+        hooked = [tensor for group in step.optimizer.param_groups for tensor in group["params"] if _is_hooked(tensor)][:LOUD]
+        held += [tensor for tensor in hooked if tensor.grad is not None and not any(tensor is other for other in held)]
         silent = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
         if len(silent) < len(held) and not step.inside and not step.closure:
             self._hushed = [(tensor, sample(tensor)) for tensor in silent[:CHECKED]]
@@ -217,6 +220,13 @@ def _is_beyond_rounding(now: list[float], values: list[float]) -> bool:
 def _is_chosen(step: int) -> bool:
     """About one step in eight, in no regular order: tasks may take turns."""
     return (step * 2654435761 >> 9) % 8 == 0
+
+
+def _is_hooked(tensor: Tensor) -> bool:
+    """Whether somebody else than the doctor is given its gradient, and may change it."""
+    if tensor.device.type != "cpu" or not tensor.requires_grad:
+        return False
+    return bool(tensor._backward_hooks) or len(tensor._post_accumulate_grad_hooks or ()) > 1
 
 
 def _is_loud(tensor: Tensor) -> bool:

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from instep.doctor.hub import Hub
 from instep.doctor.records import part_class, record_class
-from instep.doctor.row_keys import is_rich, row_keys
+from instep.doctor.row_keys import class_numbers, is_rich, is_telling, row_keys
+from instep.doctor.scopes import local_names
+from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Loaders, first_tensor
@@ -55,6 +57,7 @@ class Reuse:
     shared: int = 0  # of those: trained on before
     trained: int = 0  # different samples that are trained on
     drawn: bool = False  # samples are trained on again and again, in no order
+    labelled: int = 0  # calls whose caller has a class number for each sample at hand
 
 
 @part_class
@@ -136,7 +139,7 @@ class OverlapWatch:
     """Fills `Overlaps`."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
-        self._trace, self._part, self._loaders = trace, trace.part(Overlaps), trace.part(Loaders)
+        self._trace, self._part, self._loaders, self._locator = trace, trace.part(Overlaps), trace.part(Loaders), hub.locator
         self._models: dict[int, _Training] = {}
         self._shapes: dict[int, _Training] = {}  # the same by the shapes of the model: an average is evaluated in its place
         self._seen: dict[tuple[int, str | None], set[float]] = {}
@@ -177,7 +180,8 @@ class OverlapWatch:
         is_known = input is not None and input.dim() >= 2 and 2 <= len(input) <= 4096 and is_rich(input)
         if not call.grad and not call.training and call.root.shapes in self._shapes:
             self._note_evaluation(call, input if is_known else None)
-        if self._ended or not is_known or input is None:
+        # Words that are drawn by chance may be drawn twice; those of an epoch come once.
+        if self._ended or input is None or not (is_known or (is_telling(input) and 2 <= len(input) <= 4096)):
             return
         number = call.root.number
         if call.grad and call.training:
@@ -200,6 +204,7 @@ class OverlapWatch:
         if input is None:
             evaluations.fact.blind = True
         else:
+            evaluations.fact.labelled += evaluations.fact.evaluations < 4 and has_labels(self._locator, input)
             evaluations.add(self._trace.steps, [(key, key in training.last) for key in row_keys(input)])
 
     def _evaluated_beside(self, call: Call) -> None:
@@ -236,6 +241,16 @@ class OverlapWatch:
         all = [training.is_used(row) for row in rows]
         found.evaluated, found.shared = len(all) - all.count(None), all.count(True)
         found.trained = sum(training.is_used(row) is True for row in training.last)
+
+
+def has_labels(locator: Locator, input: Tensor) -> bool:
+    """Whether the function that calls a model has a class number for each sample at hand: it is an evaluation then."""
+    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    if caller is None or caller.f_code.co_name == "<module>":
+        return False  # where all names of a script are
+    held = [value for value in local_names(caller).values() if isinstance(value, Tensor) and value.dim() in (1, 2)]
+    found = [classes for each in held if len(each) == len(input) and (classes := class_numbers(each)) is not None]
+    return any(1 < len(classes.unique()) <= max(2, len(classes) // 4) for classes in found)
 
 
 OBSERVERS = [OverlapWatch]

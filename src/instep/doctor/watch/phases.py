@@ -2,13 +2,16 @@
 
 A new loader or optimizer, one that steps for the first time, weights that are loaded, other parameters or another precision in an
 optimizer, a new line that backwards come from or that calls the function which they are in, another number of backwards for each
-step, parameters that a model in training gets. Watchers that look at the first calls of a line look again then, and rules judge
-what was counted since by itself: what was right in the first phase says nothing of the second.
+step, parameters that a model in training gets, a model in the place of another. Watchers that look at the first calls of a line
+look again then, and rules judge what was counted since by itself: what was right in the first phase says nothing of the second.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any, TypeVar
+
+import torch
+from torch import nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
@@ -16,6 +19,7 @@ from instep.doctor.records import part_class
 from instep.doctor.tallies import Tally, noted, since
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
+from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.loaders import Pass
 from instep.doctor.watch.optimizers import Step
 
@@ -24,6 +28,7 @@ LONG = 16  # steps of a phase that is judged by itself
 JUDGED = 24  # phases that are
 LIMIT = 256
 STEADY = 3  # steps in a row with another number of backwards
+SUCCESSORS = 4  # models in the place of others that begin a phase: some scripts copy one for every step
 
 T = TypeVar("T", bound=Tally)
 
@@ -100,6 +105,7 @@ class PhaseWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._part, self._trace, self._hub = trace.part(Phases), trace, hub
+        self._calls, self._successors = trace.part(Calls), 0
         self._trained: dict[int, set[tuple[Any, ...]]] = {}  # optimizer -> what it was seen to train
         self._lines: set[tuple[str, ...]] = set()  # of backwards, and of what called them
         self._last: dict[int, int] = {}  # optimizer -> backwards begun at its last step
@@ -123,6 +129,14 @@ class PhaseWatch:
 
     def on_grown(self, _: Any) -> None:
         if self._begin():
+            self._hub.say("on_phase")
+
+    def on_root_seen(self, module: nn.Module, root: Root) -> None:
+        """A model in the place of one that was trained: a copy of the best one, perhaps, that the optimizer does not know."""
+        if not root.parameters or not module.training or not torch.is_grad_enabled() or self._successors >= SUCCESSORS:
+            return
+        if any(other.trained and other.shapes == root.shapes for other in self._calls.roots) and self._begin():
+            self._successors += 1
             self._hub.say("on_phase")
 
     def on_backward(self, backward: Backward, _: Any) -> None:

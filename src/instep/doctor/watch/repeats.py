@@ -15,6 +15,7 @@ from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
@@ -23,7 +24,7 @@ from instep.doctor.row_keys import is_dense, row_keys
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import Loaders, first_tensor
+from instep.doctor.watch.loaders import Loaders, tensors
 from instep.doctor.watch.phases import Phases
 
 SAME = 40  # training calls of a line that are compared with the one before
@@ -97,12 +98,12 @@ class RepeatWatch:
             repeat = self._part.all[place] = Repeat(call.site, call.step)
         if repeat.calls >= SAME or (repeat.calls > LISTED[0] + MICRO and not repeat.same):
             return
-        input = first_tensor(call.args) if call.args else first_tensor(call.kwargs)
-        if input is not None and is_dense(input) and input.dim() >= 2 and 2 <= len(input) <= 4096:
-            self._compare(repeat, place, input, call.step)
+        given = tensors((call.args, call.kwargs))
+        if given and is_dense(given[0]) and given[0].dim() >= 1 and 2 <= len(given[0]) <= 4096:
+            self._compare(repeat, place, given, call.step)
 
-    def _compare(self, repeat: Repeat, place: Place, input: Tensor, step: int) -> None:
-        keys, last = row_keys(input), self._last.setdefault(place, deque(maxlen=MICRO))
+    def _compare(self, repeat: Repeat, place: Place, given: list[Tensor], step: int) -> None:
+        input, keys, last = given[0], _keys(given), self._last.setdefault(place, deque(maxlen=MICRO))
         periods = [repeat.period] if repeat.same else range(1, len(last) + 1)
         found = next((each for each in periods if _is_again(last, each, keys, input, step)), 0) if keys else 0
         repeat.calls += 1
@@ -125,6 +126,16 @@ class RepeatWatch:
             repeat.source, repeat.given = found
             repeat.anew += listing.thrown is not None
             repeat.seeded += listing.seeded is not None
+
+
+def _keys(given: list[Tensor]) -> list[float]:
+    """A number for each sample: by its row in the first tensor, or by what several have at its place, as users and items are."""
+    first = given[0]
+    if first.dim() >= 2:
+        return row_keys(first)
+    columns = [each for each in given if each.dim() == 1 and len(each) == len(first) and is_dense(each) and not each.is_complex()]
+    same_place = all(each.device.type == "cpu" for each in columns) and len(columns) == len(given) and len(first) >= 8
+    return row_keys(torch.stack([each.detach().double() for each in columns], 1)) if same_place else []
 
 
 def _is_again(

@@ -15,11 +15,12 @@ from instep.doctor.hub import Hub
 from instep.doctor.likeness import likeness
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
-from instep.doctor.row_keys import is_rich
+from instep.doctor.row_keys import class_numbers, is_rich
 from instep.doctor.trace import Trace
-from instep.doctor.watch.calls import Call
+from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.loaders import Loaders, first_tensor
 from instep.doctor.watch.losses import LossKind
+from instep.doctor.watch.rows import CALLS, RowWatch
 
 MODELS = 8
 PAIRS = 4  # of evaluations that are compared
@@ -38,6 +39,7 @@ class Reread:
     same: int = 0  # of those: and the same samples, or nearly all of them
     likeness: float = 0.0  # sum over the others, in standard errors: that samples are like what stood there before
     compared: int = 0  # of those, how many could be
+    again: float | None = None  # where loaders give what is trained on: share of the samples that had come before, as they were
     samples: int = 0
 
 
@@ -67,6 +69,8 @@ class RereadWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part, self._loaders = trace, trace.part(Rereads), trace.part(Loaders)
+        self._calls = trace.part(Calls)
+        self._rows: RowWatch | None = None
         self._trained: set[int] = set()  # shapes of models that are trained
         self._learned: set[int] = set()  # … whose input has a graph
         self._current: dict[int, _Evaluation] = {}
@@ -74,7 +78,7 @@ class RereadWatch:
 
     def after_call(self, call: Call) -> None:
         shapes = call.root.shapes
-        if self._loaders.all or not call.root.parameters:
+        if not call.root.parameters or (self._loaders.all and not self._loaders.is_training()):
             return
         if call.grad:
             self._note_training(call, shapes)
@@ -127,10 +131,28 @@ class RereadWatch:
             else:
                 evaluation.spoilt = True
 
+    def install(self, observers: list[object]) -> None:
+        self._rows = next((observer for observer in observers if isinstance(observer, RowWatch)), None)
+
+    def remove(self) -> None: ...
+
     def on_judge(self) -> None:
+        for fact in self._part.all.values() if self._loaders.all else ():
+            fact.again = self._share_again(fact.shapes)
         for shapes, evaluation in list(self._current.items()):
             if evaluation.step < self._trace.steps or self._trace.ended:
                 self._end(shapes)
+
+    def _share_again(self, shapes: int) -> float:
+        """How many of the samples trained on had come before; all, where not two passes were seen from their first batch on."""
+        feeding = [loader for loader in self._loaders.all if loader.trained]
+        if self._rows is None or any(
+            not loader.length or loader.length > CALLS // 2 or loader.full_passes < 2 for loader in feeding
+        ):
+            return 1.0
+        roots = [root.number for root in self._calls.roots if root.shapes == shapes]
+        orders = [order for number in roots if (order := self._rows.seen(number)) is not None and order.given]
+        return max((order.again / order.given for order in orders), default=1.0)
 
     def _end(self, shapes: int) -> None:
         """An evaluation is over: compare it with the one before."""
@@ -148,11 +170,11 @@ class RereadWatch:
         if [one.shape for one in last.samples] != [one.shape for one in evaluation.samples] or not _fit(evaluation.samples):
             return
         before, after = torch.cat(last.samples), torch.cat(evaluation.samples)
-        changed = (before != after).flatten(1).any(1)
+        changed = [(one != other).flatten(1).any(1).float() for one, other in zip(last.samples, evaluation.samples, strict=True)]
         fact.pairs += 1
         fact.samples = len(after)
-        if float(changed.float().mean()) < 0.2:
-            fact.same += 1
+        if float(torch.cat(changed).mean()) < 0.2 or any(float(each.mean()) < 0.05 for each in changed):
+            fact.same += 1  # or some of the calls: there is an evaluation as it should be, beside another one
             return
         found = likeness(before, after, torch.cat(evaluation.labels))
         if found is not None:
@@ -161,14 +183,8 @@ class RereadWatch:
 
 
 def _classes(target: Tensor, samples: int) -> Tensor | None:
-    """Class numbers, one a sample; those of two classes may be real numbers, as binary losses want them."""
-    if target.dim() == 2 and target.shape[1] == 1:
-        target = target[:, 0]
-    if target.dim() != 1 or len(target) != samples or target.device.type != "cpu":
-        return None
-    if target.is_floating_point() and not bool(((target == 0) | (target == 1)).all()):
-        return None
-    return target.long()
+    classes = class_numbers(target)
+    return classes if classes is not None and len(classes) == samples else None
 
 
 def _is_readable(input: Tensor) -> bool:

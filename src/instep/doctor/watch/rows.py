@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, SubsetRandomSampler
+from torch.utils.data import BatchSampler, DataLoader
 
 from instep.doctor.hub import Hub
 from instep.doctor.identities import Identities
 from instep.doctor.label_entropy import entropy, expected_entropy
+from instep.doctor.loader_rows import base_of, indices, labels_of
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
-from instep.doctor.row_keys import ROWS, Order, glimpse, is_rich, row_keys, telling_rows
+from instep.doctor.row_keys import ROWS, Order, class_numbers, glimpse, is_rich, is_telling, row_keys, telling_rows
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.calls import Call
@@ -32,6 +33,7 @@ SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples th
 PEEKS = 3  # passes of one batch before the one that is counted
 TARGETS = 96  # losses whose targets are looked at
 BATCHES = 1024  # losses without a loader whose batches are known again
+BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 
 
 @dataclass
@@ -49,6 +51,9 @@ class LoaderRows:
     exact: bool = False  # rows are made of more than a few whole numbers
     again: bool = False  # the sampler draws with replacement: rows come again by themselves
     kind: str = ""  # class of the dataset, where it is the user's own
+    told: bool = False  # rows are exact, or many whole numbers: equal ones are hardly there by chance
+    collate: int = 0  # equal for the same function of the user's that makes batches
+    composed: bool = False  # a batch sampler of the user's own puts batches together
     # first batches of passes: (steps at the time, rows, targets)
     firsts: list[tuple[int, list[float], list[float]]] = field(default_factory=list)
     label_counts: Counter[int] = field(default_factory=Counter)
@@ -129,6 +134,7 @@ class RowWatch:
         self._last: list[float] = []
         self._last_input: weakref.ref[Tensor] | None = None
         self._given: tuple[float, ...] = ()  # how many rows the last training call got, and a few numbers of them
+        self._is_led = False  # whether it got more, perhaps the state of a stream, which has to be read in order
         self._batches: list[Counter[int]] = []  # the class numbers of each, where there is no loader
         self._numbers: dict[int, int] = {}  # batch -> when it came first
         self._next: dict[int, int] = {}  # batch -> the one that came after it
@@ -155,6 +161,10 @@ class RowWatch:
     def order(self, root: int) -> Order | None:
         """Where the rows stood that a root was trained on; None where some were not looked at."""
         return self._orders.get(root) if self._calls <= CALLS else None
+
+    def seen(self, root: int) -> Order | None:
+        """The same, of those that were looked at."""
+        return self._orders.get(root)
 
     def before_seed(self, called: Called) -> None:
         value = called.argument(0, "seed")
@@ -211,7 +221,7 @@ class RowWatch:
             if len(self._part.loaders) >= 64:
                 return
             facts = self._part.loaders[number] = LoaderRows(number)
-            base = _base(dataloader.dataset)
+            base = base_of(dataloader.dataset)
             facts.base, facts.indices = self._identities.number(base, dataloader), indices(dataloader)
             facts.again = bool(getattr(getattr(dataloader.batch_sampler, "sampler", dataloader.sampler), "replacement", False))
             module = type(base).__module__
@@ -219,6 +229,10 @@ class RowWatch:
             given = [getattr(base, name, None) for name in ("transform", "transforms")]
             transform = next((each for each in given if each is not None), None)
             facts.transform = self._identities.number(transform, dataloader) if transform is not None else 0
+            collate = dataloader.collate_fn
+            if not str(getattr(collate, "__module__", None) or type(collate).__module__).startswith("torch."):
+                facts.collate = self._identities.number(collate, dataloader)
+            facts.composed = dataloader.batch_sampler is not None and type(dataloader.batch_sampler) is not BatchSampler
         trained = self._backwards.current.loader if self._backwards.current is not None else None
         if trained is not None:
             facts.follows.add(trained)
@@ -243,13 +257,14 @@ class RowWatch:
         if not found or not found[0].dim():
             return
         keys = row_keys(found[0])
-        labels = _labels(found)
+        labels = labels_of(found)
         if first:
             rest = found[-1] if len(found) > 1 else None
             facts.firsts.append((going_on.begun_step, keys, row_keys(rest) if rest is not None else []))
         if counting:
             facts.pairs = facts.pairs or (len(found) > 1 and found[0].dim() > 1 and found[0].shape == found[1].shape)
             facts.exact = facts.exact or is_rich(found[0])
+            facts.told = facts.told or facts.exact or is_telling(found[0])
             facts.rows.update(keys)
             if labels is not None:
                 self._note_labels(facts, labels)
@@ -281,6 +296,7 @@ class RowWatch:
         if input is None or input.dim() < 2 or not 2 <= len(input) <= 4096:
             return
         self._given = () if self._loaders.is_training() else glimpse(input)
+        self._is_led = len(tensors((call.args, call.kwargs))) > 1
         if self._calls >= LATEST:
             return
         self._calls += 1
@@ -322,13 +338,21 @@ class RowWatch:
         part = self._part
         if len(self._batches) >= BATCHES or not input.requires_grad or self._loaders.is_training():
             return
-        if not isinstance(target, Tensor) or target.dim() != 1 or target.is_floating_point() or not 4 <= len(target) <= 4096:
+        if not isinstance(target, Tensor) or target.dim() not in (1, 2) or not 4 <= len(target) <= 4096:
             return
-        if target.device.type != "cpu":
+        binary = target.is_floating_point() or target.dim() == 2
+        if binary and (kind.function not in BINARY or self._is_led):
             return
-        values = target.tolist()
+        classes = class_numbers(target)
+        if classes is None:
+            return
+        values = classes.tolist()
         counts: Counter[int] = Counter(values)
         self._note_round(values, counts)
+        if binary:
+            # Of these only rounds of the same samples count: those of a critic, all real and all generated, come in turns.
+            part.target_site = part.target_site or kind.site
+            return
         if len(part.signatures) >= TARGETS:
             return
         part.signatures.append(hash(tuple(values)))
@@ -365,47 +389,6 @@ def _span(called: Called) -> int:
     numbers = [value for value in called.args if isinstance(value, int)]
     low, high = numbers if len(numbers) == 2 else (0, *numbers) if len(numbers) == 1 else (0, 0)
     return int(called.kwargs.get("high", high)) - int(called.kwargs.get("low", low))
-
-
-def _labels(found: list[Tensor]) -> Tensor | None:
-    last = found[-1]
-    is_label = (
-        len(found) > 1
-        and last.dim() == 1
-        and not last.is_floating_point()
-        and len(last) == len(found[0])
-        and last.device.type == "cpu"
-    )
-    return last if is_label else None
-
-
-def _base(dataset: Any) -> Any:
-    while isinstance(dataset, Subset):
-        dataset = dataset.dataset
-    return dataset
-
-
-def indices(dataloader: DataLoader[Any]) -> frozenset[int] | None:
-    """Which samples of the base dataset a pass gives; None where that cannot be told."""
-    dataset = dataloader.dataset
-    batch_sampler = dataloader.batch_sampler
-    sampler = getattr(batch_sampler, "sampler", None) if batch_sampler is not None else dataloader.sampler
-    try:
-        size = len(dataset)  # type: ignore[arg-type]
-        if size > 200_000 or not hasattr(dataset, "__getitem__"):
-            return None
-        if isinstance(sampler, (SequentialSampler, RandomSampler)) and type(sampler).__module__.startswith("torch."):
-            chosen = range(size)
-        elif isinstance(sampler, SubsetRandomSampler):
-            chosen = [int(index) for index in sampler.indices]  # type: ignore[assignment]
-        else:
-            return None
-        while isinstance(dataset, Subset):
-            chosen = [int(dataset.indices[index]) for index in chosen]  # type: ignore[assignment]
-            dataset = dataset.dataset
-        return frozenset(chosen)
-    except (TypeError, NotImplementedError, IndexError):
-        return None
 
 
 PATCHES = [

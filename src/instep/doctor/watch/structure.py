@@ -1,6 +1,5 @@
 """How models are built: layers in several places, misspelt flags, weights that begin equal, teachers that are the student."""
 
-import difflib
 import linecache
 import re
 import weakref
@@ -12,8 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.parameter import is_lazy
 
+from instep.doctor.flag_names import FLAG, has_own_flag, is_typo
 from instep.doctor.hub import Hub
 from instep.doctor.networks_by_name import Bindings, containers_of, scopes, tensor_dicts
 from instep.doctor.records import part_class, record_class
@@ -26,7 +27,6 @@ from instep.doctor.watch.phases import Phases
 
 TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
 AVERAGE = re.compile(r"(^|_)(teacher|ema|shadow|averaged?|avg|target)(_|\d|$)", re.IGNORECASE)  # also of plain tensors
-FLAG = "requires_grad"
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
 
@@ -142,6 +142,11 @@ class StructureWatch:
         for first, embedding in embeddings[:8]:
             for second, linear in linears[:64]:
                 self._compare(root, first, embedding, second, linear, False)
+        kinds = (_weights(module, _ConvNd), _weights(module, _ConvTransposeNd))
+        turned = {id(weight) for _, weight in kinds[1]}
+        for first, filters in [(name, weight) for name, weight in kinds[0] if id(weight) not in turned][:32]:
+            for second, other in kinds[1][:32]:
+                self._compare(root, first, filters, second, other, False)
         for index, (first, one) in enumerate(linears[:64]):
             for second, other in linears[index + 1 : 64]:
                 if one.dim() == 2 and one.shape[0] != one.shape[1]:
@@ -153,7 +158,7 @@ class StructureWatch:
         a, b = one.detach(), other.detach().t() if transposed else other.detach()
         if a.shape != b.shape or a.dtype != b.dtype or not torch.equal(a[:2, :8], b[:2, :8]) or not torch.equal(a, b):
             return
-        if bool((a == a[0, 0]).all()):
+        if bool((a == a.flatten()[0]).all()):
             return  # constant: equal by chance
         twin = Twin(first, second, root.number, transposed)
         if len(self._part.twins) < 16:
@@ -333,14 +338,15 @@ class StructureWatch:
         found: dict[tuple[str, str], Typo] = {}
         for tensor in top.parameters():
             for name, value in vars(tensor).items():
-                if isinstance(value, bool) and _is_typo(name):
+                if isinstance(value, bool) and is_typo(name):
                     found.setdefault((name, "Parameter"), Typo(name, value, "Parameter", 0)).count += 1
         for module in top.modules():
-            value = vars(module).get(FLAG)
-            if isinstance(value, bool) and not _has_own_flag(module):
+            for name, value in vars(module).items():
+                if not isinstance(value, bool) or not (name == FLAG or is_typo(name)) or has_own_flag(module, name):
+                    continue
                 flags = {tensor.requires_grad for tensor in module.parameters()}
                 if flags == {not value}:
-                    found.setdefault((FLAG, type(module).__name__), Typo(FLAG, value, type(module).__name__, 0)).count += 1
+                    found.setdefault((name, type(module).__name__), Typo(name, value, type(module).__name__, 0)).count += 1
         for key, typo in found.items():
             if key not in typos and len(typos) < 8:
                 typo.where = self._line_of(typo.attribute, typo.value)
@@ -364,18 +370,6 @@ def _note_spread(symmetry: Symmetry, values: list[float]) -> None:
     symmetry.spread = min(spreads) / largest if largest else 0.0
     if symmetry.columns and spreads[-1] == min(spreads):
         symmetry.rows = symmetry.rows and len(spreads) == 2 and spreads[0] == spreads[1]
-
-
-def _is_typo(name: str) -> bool:
-    return name != FLAG and difflib.SequenceMatcher(None, name.lower(), FLAG).ratio() >= 0.85
-
-
-def _has_own_flag(module: nn.Module) -> bool:
-    """Whether the class itself has a flag of that name."""
-    return any(FLAG in getattr(getattr(kind, "__init__", None), "__code__", _NOTHING).co_names for kind in type(module).__mro__)
-
-
-_NOTHING = (lambda: None).__code__
 
 
 def _weights(module: nn.Module, kind: type[nn.Module]) -> list[tuple[str, Tensor]]:
