@@ -106,6 +106,10 @@ class StepSampling:
     def after_optimizer_load(self, _: Called) -> None:
         self._begin_phase()
 
+    def after_scheduler_init(self, _: Called) -> None:
+        if self._hub.resting:
+            self._begin_phase()
+
     def after_mode(self, called: Called) -> None:
         """People call train() in every step; only a change is rare."""
         key, mode = id(called.args[0]), bool(called.argument(1, "mode", True))

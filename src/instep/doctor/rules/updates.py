@@ -40,6 +40,23 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
             since_step=site.first_non_finite if site is not None else movement.first_spoiled,
             severity="error" if hopeless else "warning",
         )
+    if not trace.steps:
+        yield from _unusable(trace)
+
+
+def _unusable(trace: Trace) -> Iterator[Finding]:
+    """The same where weights are updated by hand: most losses are, and all of the last."""
+    for site in trace.part(Backwards).sites.values():
+        if not trace.ended or site.non_finite < 8 or site.last_finite > site.count - 8:
+            continue
+        if trace.has_share(site.non_finite, site.count, 0.3):
+            yield Finding(
+                "non-finite",
+                f"{site.non_finite} of {site.count} losses were inf or nan, all of the last ones among them.",
+                evidence={"backwards": site.count, "non_finite": site.non_finite},
+                where=site.site,
+                since_step=0,
+            )
 
 
 def _lost(movement: Movement) -> Finding:
@@ -95,6 +112,8 @@ def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
+    if not trace.steps:  # by hand: how large updates are next to the weights is not known
+        return growth if trace.exceeds(growth[2], 100 * max(growth[0], growth[1])) else None
     level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
     enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
     return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None
