@@ -20,6 +20,7 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
 EVERY = 512  # steps from one burst to the next
+EARLY = 64  # the same before the first of those: many runs are no longer
 SHARE = 0.05  # of the steps that may be watched because something rare woke it
 # Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
 # their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
@@ -79,7 +80,7 @@ class StepSampling:
 
     def on_alarm(self) -> None:
         steps = self._trace.steps
-        if steps % self._every == 0:
+        if steps % (EARLY if steps < EVERY else self._every) == 0:
             self._wake()
         else:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
@@ -176,7 +177,8 @@ class StepSampling:
         self._hub.say("on_rest")
 
     def _next_burst(self, steps: int) -> int:
-        return (steps // self._every + 1) * self._every
+        every = EARLY if steps < EVERY else self._every
+        return (steps // every + 1) * every
 
 
 def multiplications(module: nn.Module, output: Any) -> int:

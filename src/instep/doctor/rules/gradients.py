@@ -57,8 +57,10 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
         if not often or _is_foreign(optimizer, cycles, at_least=1):
             continue  # foreign-gradients says it
         fact = _last(optimizer, "stale")
-        if fact is None or fact.closure or cycles.altered > 0.5 * cycles.compared:
+        if fact is None or cycles.altered > 0.5 * cycles.compared:
             continue
+        if fact.closure and (fact.used_held < 8 or not trace.has_share(stale, optimizer.steps, 0.8)):
+            continue  # SAM and its like come back to gradients that a step has used
         yield Finding(
             "missing-zero-grad",
             f"{stale} of {optimizer.steps} steps of {optimizer.name} used gradients that an earlier step had already used: "

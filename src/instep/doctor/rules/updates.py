@@ -8,6 +8,7 @@ from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.phases import Phases
 from instep.doctor.watch.scaling import Scaling
 from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
 
@@ -107,7 +108,30 @@ def _growth_at_once(trace: Trace, trend: Trend) -> tuple[float, float, float] | 
     return site.first_value, site.first_value, later[-1]
 
 
+def _growth_in_phase(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    """The same of a phase: its first steps have replaced weights that were good, and the loss has not come back since."""
+    site, began = trace.part(Backwards).sites.get(trend.site), trace.part(Phases).began[-1]
+    if site is None or not began or trend.negative or not any(_has_replaced(each) for each in _movements(trace)):
+        return None
+    values = [value for step, value in site.values if step >= began]
+    if len(values) < 12 or site.values[0][0] >= began or not values[0] > 1e-6:
+        return None
+    return (values[0], values[0], values[-1]) if trace.exceeds(min(values[3:]), 30 * values[0]) else None
+
+
+def _movements(trace: Trace) -> list[Movement]:
+    return list(trace.part(Updates).optimizers.values())
+
+
+def _has_replaced(movement: Movement) -> bool:
+    """Whether its first steps have changed every tensor by nearly as much as there was."""
+    moves = [move for move in movement.moves if move.size >= 16]
+    return bool(moves) and all(len(move.ratios) < 32 and move.ratios[0] > 0.3 for move in moves if move.ratios)
+
+
 def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    if (replaced := _growth_in_phase(trace, trend)) is not None:
+        return replaced
     growth = _growth(trace, trend) or _growth_at_once(trace, trend)
     if growth is None:
         return None
