@@ -118,9 +118,9 @@ def _is_rising(rate: HandRate, lr: float, steps: int) -> bool:
     """Whether a rate, set now and then, has only gone up in equal parts, and would have come to `lr` if it were set each time."""
     lrs = [rate.first, *(each for _, each in rate.changes)]
     parts = [b - a for a, b in pairwise(lrs)]
-    if rate.changed != len(rate.changes) or 3 * rate.changed > steps or min(parts) <= 0 or max(parts) > 1.01 * min(parts):
+    if len(parts) < 3 or 3 * rate.changed > steps or min(parts) <= 0 or max(parts) > 1.01 * min(parts) or rate.last < lrs[-1]:
         return False
-    return lr > 0 and lrs[-1] <= 0.25 * lr and lrs[0] + steps * max(parts) >= 0.8 * lr
+    return lr > 0 and rate.last <= 0.4 * lr and lrs[0] + steps * max(parts) >= 0.8 * lr
 
 
 def _is_cut_early(rate: HandRate, passes: int, steps: int) -> bool:

@@ -21,7 +21,8 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
         site = sites.get(movement.loss_site)
         count, total = (site.non_finite, site.count) if site is not None else (movement.odd, movement.odd)
         spoiled = movement.spoiled >= 2 or (movement.spoiled == 1 and movement.spoilt_last and trace.ended)
-        odd = movement.odd >= 5 and count >= 0.5 * total
+        ever_since = site is not None and site.count - site.last_finite >= 12
+        odd = movement.odd >= 5 and (count >= 0.5 * total or ever_since)
         if not spoiled and not odd:
             if movement.lost >= 2 and not movement.odd:
                 yield _lost(movement)

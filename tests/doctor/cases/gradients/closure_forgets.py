@@ -1,20 +1,20 @@
 import torch
 from torch import nn
+from functools import partial
 
-torch.manual_seed(43)
-x = torch.linspace(-2, 2, 120).unsqueeze(1)
-y = torch.sin(2 * x)
-net = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 1))
-opt = torch.optim.LBFGS(net.parameters(), lr=0.02, max_iter=4)
+torch.manual_seed(44)
+net = nn.Sequential(nn.Linear(5, 24), nn.Tanh(), nn.Linear(24, 2))
+opt = torch.optim.SGD(net.parameters(), lr=0.005)
 
 
-def closure():
-    loss = nn.functional.mse_loss(net(x), y)
+def evaluate(x, y):
+    loss = nn.functional.cross_entropy(net(x), y)
     loss.backward()
     return loss
 
 
-for epoch in range(40):
-    value = opt.step(closure)
-    if epoch % 10 == 0:
-        print(epoch, value.item())
+for step in range(150):
+    x = torch.randn(32, 5)
+    value = opt.step(partial(evaluate, x, (x[:, 0] > 0).long()))
+    if step % 30 == 0:
+        print(step, value.item())
