@@ -11,15 +11,23 @@ from typing import Any
 from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import SHAPES, children, operation
 from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
+from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import tensors
 from instep.doctor.watch.optimizers import Step
 from instep.doctor.watch.phases import Phases
 
 LOOKS = 24  # steps of a phase
+# What a penalty on weights is made of.
+PLAIN = SHAPES | {
+    "Pow", "Square", "Sqrt", "Abs", "Sum", "Mean", "Norm", "LinalgVectorNorm", "ForeachNorm", "Stack", "Cat", "Add", "Sub", "Mul",
+    "Div", "Neg", "Max", "Maximum", "Clamp", "ClampMin", "Dot", "torch::autograd::AccumulateGrad", "AccumulateGrad",
+}  # fmt: skip
 NODES = 64  # of one call
+GRAPH = 2000  # nodes of a loss that are looked at
 LIMIT = 64
 
 
@@ -31,7 +39,7 @@ class Passing:
     site: str | None  # of the calls
     looks: int = 0  # steps before which its networks were called with gradients, and gave something
     passed: int = 0  # of those: a gradient came to something that they gave
-    fed: int = 0  # of those: parameters had new gradients
+    fed: int = 0  # of those: parameters had new gradients, of losses that look like a penalty on them
     first_step: int = 0
 
 
@@ -51,10 +59,16 @@ class UnreachedWatch:
         self._called: dict[int, tuple[frozenset[int], str | None]] = {}  # root -> its parameters, by id, and the line
         self._passed: set[int] = set()  # roots
         self._nodes = 0
+        self._plain = True  # whether all losses since the last step look like penalties on weights
 
     def on_wake(self) -> None:
         self._called.clear()
         self._passed.clear()
+        self._plain = True
+
+    def on_backward(self, _: Backward, tensor: Tensor) -> None:
+        if self._called and self._plain:
+            self._plain = _is_plain(tensor.grad_fn)
 
     def wants_modules(self) -> dict[type, Any]:
         return {nn.Module: self._module_called}
@@ -99,10 +113,23 @@ class UnreachedWatch:
         if number in known:
             known[number].looks += 1
             known[number].passed += bool(self._passed & set(mine))
-            known[number].fed += step.fact.fresh > 0
+            known[number].fed += step.fact.fresh > 0 and self._plain
         for each in mine:
             del self._called[each]
         self._passed.difference_update(mine)
+        self._plain = True
+
+
+def _is_plain(node: Any) -> bool:
+    seen, pending = {node}, [node]
+    while pending and len(seen) < GRAPH:
+        each = pending.pop()
+        if each is None or operation(each) not in PLAIN:
+            return False
+        new = [child for child in children(each) if child is not None and child not in seen]
+        seen.update(new)
+        pending += new
+    return not pending
 
 
 def _note(passed: set[int], number: int, _: tuple[Tensor, ...]) -> None:
