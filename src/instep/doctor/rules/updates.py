@@ -137,7 +137,7 @@ def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
-    if not trace.steps:  # by hand: how large updates are next to the weights is not known
+    if not trace.steps and not _movements(trace):  # by hand: how large updates are next to the weights is not known
         return growth if trace.exceeds(growth[2], 100 * max(growth[0], growth[1])) else None
     level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
     enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
