@@ -22,10 +22,7 @@ MISSED = frozenset(
     {
         "unseen/frameworks_41_latent_diffusion_bf16",
         "unseen/no_loader_78_rare_events",
-        "unseen/no_loader_80_demand_forecast",
         "unseen/no_loader_81_session_scoring",
-        "unseen/second_phase_76_two_stage_regressor",
-        "unseen/second_phase_80_large_batch_stage",
     }
 )
 
