@@ -81,7 +81,7 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
     if not trace.steps and hand.grown >= 6 and trace.has_share(hand.grown, hand.looked, 0.9):
         yield _by_hand(hand)
     later = trace.part(HandPhase)
-    if later.grown >= 6 and trace.has_share(later.grown, later.looked, 0.9):
+    if later.looked >= 24 and trace.has_share(later.grown, later.looked, 0.9):
         yield _by_hand(later)
 
 
