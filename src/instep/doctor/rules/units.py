@@ -77,7 +77,8 @@ def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
         steps, changed = owner.all_steps, rate.changed
         if rate.optimizer in scheduled or steps < 30 or changed < 3 or not trace.ended or not rate.highest:
             continue
-        saw, hint = None, False
+        saw: str | None = None
+        hint = False
         moving = changed >= 0.7 * min(rate.settled, rate.looks)  # with every update, as long as it moved
         if moving and trace.exceeds(rate.faded / steps, 0.4):
             saw = f"with every update, and was below 1e-4 of its highest value for {rate.faded} of {steps} updates"
