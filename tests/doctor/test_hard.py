@@ -21,9 +21,6 @@ HARD = Path(__file__).parent / "hard"
 MISSED = frozenset(
     {
         "unseen/frameworks_41_latent_diffusion_bf16",
-        "unseen/no_loader_80_demand_forecast",
-        "unseen/second_phase_76_two_stage_regressor",
-        "unseen/second_phase_80_large_batch_stage",
     }
 )
 

@@ -22,15 +22,13 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
-from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE, FIRST, PHASE, multiplications
+from instep.doctor.step_sampling import BURST, EARLY, EVERY, EVERY_LARGE, FIRST, PHASE, multiplications
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards, origin
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.losses import Losses
 from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watcher import Watcher
-
-FIRST_BURST = EVERY // 2
 
 
 def hub() -> Hub:
@@ -141,8 +139,8 @@ def test_a_long_run_is_watched_in_bursts() -> None:
             step(model, optimizer, clear=False)
     record = visit.trace.part(Optimizers).all[0]
     assert visit.trace.steps == record.all_steps == steps
-    assert FIRST < record.steps <= FIRST + 4 * BURST
-    assert record.totals["stale"] >= record.steps - 4  # a rest forgets what a gradient held, once
+    assert FIRST < record.steps <= FIRST + 8 * BURST
+    assert record.totals["stale"] >= record.steps - 8  # a rest forgets what a gradient held, once
     assert "missing-zero-grad" in {finding.id for finding in visit.findings}
 
 
@@ -170,10 +168,10 @@ def test_after_a_rest_gradients_are_noted_before_hooks_of_the_users_run() -> Non
         known = visit.trace.part(Gradients).parameters[id(model.weight)]
         noted: list[int] = []
         handle = next(model.parameters()).register_post_accumulate_grad_hook(lambda _: noted.append(known.arrivals))
-        for _ in range(FIRST_BURST - FIRST + BURST):
+        for _ in range(EARLY - FIRST + BURST):
             step(model, optimizer)
         handle.remove()
-    assert noted == [FIRST] * (FIRST_BURST - FIRST) + list(range(FIRST + 1, FIRST + 1 + BURST))
+    assert noted == [FIRST] * (EARLY - FIRST) + list(range(FIRST + 1, FIRST + 1 + BURST))
 
 
 def test_parameters_that_are_set_free_after_a_rest_are_noted_again() -> None:
@@ -182,7 +180,7 @@ def test_parameters_that_are_set_free_after_a_rest_are_noted_again() -> None:
         for _ in range(FIRST):
             step(model, optimizer)
         model.weight.requires_grad_(False)
-        for _ in range(FIRST_BURST - FIRST + 2):
+        for _ in range(EARLY - FIRST + 2):
             step(model, optimizer)
         assert not visit.hub.resting
         known = visit.trace.part(Gradients).parameters[id(model.weight)]

@@ -40,6 +40,7 @@ class Engine:
         self.findings: dict[str, Finding] = {}  # as they are said
         self._found: dict[str, Finding] = {}  # as rules gave them
         self._trace, self._hub, self._phases = trace, hub, trace.part(Phases)
+        self._hand = trace.part(ByHand)
         self._admitted, self._said, self._withdrawn = admitted, said, withdrawn
         self._rules = all_rules()
         self._next = _milestones()
@@ -116,15 +117,15 @@ class Engine:
             yield finding
 
     def _is_too_short(self, rule: Rule) -> bool:
-        """Whether there were fewer steps, and fewer backwards, than a rule needs."""
+        """Whether there were fewer steps, and fewer backwards, than a rule needs; where there were none, gradients count."""
         trace = self._trace
-        return not trace.strict and max(trace.steps, trace.backwards) < rule.steps
+        return not trace.strict and (max(trace.steps, trace.backwards) or self._hand.grads) < rule.steps
 
     def remarks(self) -> list[str]:
         """What could not be judged: known at the end."""
         if self._unjudged:
             return [f"after an error inside the doctor these were not judged to the end: {', '.join(self._unjudged)}."]
-        trace, hand = self._trace, self._trace.part(ByHand)
+        trace, hand = self._trace, self._hand
         if not trace.steps and not trace.backwards:
             if hand.grads:
                 return [

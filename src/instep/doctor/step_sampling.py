@@ -19,7 +19,8 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 
 FIRST = 200  # steps that are watched without rest
 BURST = 8  # steps of a burst
-EVERY = 1024  # steps from one burst to the next; the first comes after half as many
+EVERY = 1024  # steps from one burst to the next; the first of them comes after half as many
+EARLY = 256  # and one before it: many runs are no longer
 SHARE = 0.05  # of the steps that may be watched because something rare woke it
 # Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
 # their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
@@ -79,7 +80,7 @@ class StepSampling:
 
     def on_alarm(self) -> None:
         steps = self._trace.steps
-        if steps % self._every == self._every // 2:
+        if steps == EARLY or steps % self._every == self._every // 2:
             self._wake()
         else:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))
@@ -105,6 +106,10 @@ class StepSampling:
 
     def after_optimizer_load(self, _: Called) -> None:
         self._begin_phase()
+
+    def after_scheduler_init(self, _: Called) -> None:
+        if self._hub.resting:
+            self._begin_phase()
 
     def after_mode(self, called: Called) -> None:
         """People call train() in every step; only a change is rare."""
@@ -173,7 +178,8 @@ class StepSampling:
 
     def _next_burst(self, steps: int) -> int:
         half = self._every // 2
-        return ((steps + half) // self._every + 1) * self._every - half
+        following = ((steps + half) // self._every + 1) * self._every - half
+        return min(EARLY, following) if steps < EARLY else following
 
 
 def multiplications(module: nn.Module, output: Any) -> int:

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
+from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.clipping import Clipping, ClipPlace
 from instep.doctor.watch.hand_clips import LateClips
+from instep.doctor.watch.optimizers import Optimizers
 from instep.doctor.watch.phases import by_phase
 from instep.doctor.watch.spent_iterators import SpentClips
 
@@ -97,6 +99,27 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
             since_step=spent.first_step,
             severity="warning",
             fix="params = list(params)  # an iterator can be read once",
+        )
+    yield from _never(trace)
+
+
+def _never(trace: Trace) -> Iterator[Finding]:
+    """Clips of tensors that never have a gradient, in a script that clips nothing else: gradients themselves, another model's."""
+    places = trace.part(Clipping).places.values()
+    trained = any(optimizer.totals.get("fresh", 0) >= 8 for optimizer in trace.part(Optimizers)) or trace.part(ByHand).grads >= 8
+    if not trace.ended or not trained or any(place.fresh or place.after_use or place.nothing for place in places):
+        return
+    for place in places:
+        if place.never < 8 or place.never < place.count - place.measuring:
+            continue
+        yield Finding(
+            "clip-of-nothing",
+            f"{place.never} of {place.count} calls of {place.function} were given tensors that never have a gradient.",
+            evidence={"calls": place.count, "never": place.never, "limit": place.limit},
+            where=place.site,
+            since_step=place.first_step,
+            severity="warning",
+            fix=f"{place.function}(model.parameters(), {place.limit:g})  # those that are trained, not their gradients",
         )
 
 

@@ -8,10 +8,12 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
 from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
 from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.hand_phases import HandPhase
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
 from instep.doctor.watch.phases import by_phase, windows
 from instep.doctor.watch.scaling import Scaling
 from instep.doctor.watch.scores import Praise, Scores
+from instep.doctor.watch.unreached import Unreached
 
 
 def _last(optimizer: OptimizerRecord, name: str) -> StepFact | None:
@@ -55,8 +57,10 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
         if not often or _is_foreign(optimizer, cycles, at_least=1):
             continue  # foreign-gradients says it
         fact = _last(optimizer, "stale")
-        if fact is None or fact.closure or cycles.altered > 0.5 * cycles.compared:
+        if fact is None or cycles.altered > 0.5 * cycles.compared:
             continue
+        if fact.closure and (fact.used_held < 8 or not trace.has_share(stale, optimizer.steps, 0.8)):
+            continue  # SAM and its like come back to gradients that a step has used
         yield Finding(
             "missing-zero-grad",
             f"{stale} of {optimizer.steps} steps of {optimizer.name} used gradients that an earlier step had already used: "
@@ -76,6 +80,9 @@ def missing_zero_grad(trace: Trace) -> Iterator[Finding]:
     hand = trace.part(ByHand)
     if not trace.steps and hand.grown >= 6 and trace.has_share(hand.grown, hand.looked, 0.9):
         yield _by_hand(hand)
+    later = trace.part(HandPhase)
+    if later.looked >= 24 and trace.has_share(later.grown, later.looked, 0.9):
+        yield _by_hand(later)
 
 
 def _listed(fact: StepFact) -> str:
@@ -116,7 +123,7 @@ def _stepped_twice(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _by_hand(hand: ByHand) -> Finding:
+def _by_hand(hand: ByHand | HandPhase) -> Finding:
     return Finding(
         "missing-zero-grad",
         f"weights are updated by hand, and {hand.grown} of {hand.looked} backwards added to a gradient that had been "
@@ -124,7 +131,7 @@ def _by_hand(hand: ByHand) -> Finding:
         f"that of {hand.name} held {hand.held} old backward calls.",
         evidence={"parameter": hand.name, "backwards": hand.looked, "moved": hand.moved, "old_backwards_in_gradient": hand.held},
         where=max(hand.sites, key=lambda site: hand.sites[site]),
-        since_step=0,
+        since_step=hand.first_step if isinstance(hand, HandPhase) else 0,
         fix="p.grad = None  # after each update, for every p",
     )
 
@@ -294,6 +301,22 @@ def detached_loss(trace: Trace) -> Iterator[Finding]:
         starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
         places = trace.part(CyclePart).backwards.values()
         yield from _detached(trace, [found for place in places if (found := window.of(place)) is not None], starved)
+    yield from _passed_by(trace)
+
+
+def _passed_by(trace: Trace) -> Iterator[Finding]:
+    """Steps on gradients that come from a penalty on the weights alone: nothing that the network gave has a part in the loss."""
+    for passing in trace.part(Unreached).optimizers.values():
+        if passing.passed or passing.looks < 12 or not trace.has_share(passing.fed, passing.looks, 0.9):
+            continue
+        yield Finding(
+            "detached-loss",
+            f"No gradient passed what the network gave, before {passing.looks} steps of {passing.name} that were looked at: the "
+            "loss reaches the parameters, and not through the network.",
+            evidence={"optimizer": passing.name, "steps": passing.looks, "passed": passing.passed},
+            where=passing.site,
+            since_step=passing.first_step,
+        )
 
 
 def _detached(trace: Trace, places: Sequence[BackwardPlace], starved: Sequence[OptimizerRecord]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.graphs import AGE, SPARSE, GraphPlace, Graphs
+from instep.doctor.watch.kept_parts import PILED, KeptPart, KeptParts
 from instep.doctor.watch.phases import by_phase
 
 
@@ -37,8 +38,27 @@ def graph_kept(trace: Trace) -> Iterator[Finding]:
     outputs = [place for place in by_phase(trace, part.outputs.values()) if _is_kept(trace, place)]
     for place in outputs:
         yield _kept(place, "outputs", "outputs.append(out.detach())")
-    if not outputs and not part.created:
+    parts = [] if outputs else [each for each in trace.part(KeptParts).all.values() if _is_piling_up(each)]
+    for site in dict.fromkeys(each.site for each in parts):
+        yield _piled_up(max((each for each in parts if each.site == site), key=lambda each: each.alive))
+    if not outputs and not parts and not part.created:
         yield from _activations(part)
+
+
+def _is_piling_up(part: KeptPart) -> bool:
+    return part.rises >= PILED and part.alive >= 6 and not part.created
+
+
+def _piled_up(part: KeptPart) -> Finding:
+    return Finding(
+        "graph-kept",
+        f"losses, or what they are made of, are kept together with their graphs: of those of {part.count} backwards that were "
+        f"looked at {part.alive} were still alive, ever more of them.",
+        evidence={"backwards": part.count, "most_alive": part.alive},
+        where=part.site,
+        since_step=part.first_step,
+        fix="history.append(part.item())  # or part.detach()",
+    )
 
 
 def _activations(part: Graphs) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Rules of the schedule family about optimizers that begin anew: made again, or loaded."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
@@ -26,14 +27,16 @@ def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
         if sum(term.rewritten for term in ended) > 0.2 * len(ended):
             continue
         sure = _by_pass(ended) or _by_step(ended)
-        same_lr = len({term.lr for term in (*ended, line.terms[-1])}) == 1
-        if not sure and not (same_lr and made >= 4 and not any(term.passes for term in ended)):
+        lrs = [term.lr for term in (*ended, line.terms[-1])]
+        falling = made >= 5 and all(b < a for a, b in pairwise(lrs))  # a decay that is written as a new optimizer
+        alike = len(set(lrs)) == 1 or falling
+        if not sure and not (alike and made >= 4 and not any(term.passes for term in ended)):
             continue
         each = sum(term.steps for term in ended) / len(ended)
+        what = f"lost its state {line.cleared}" if line.cleared >= len(ended) else f"was made {made}"
         yield Finding(
             "optimizer-recreated",
-            f"{line.name} was made {made} times for the same {line.parameters} parameters, after about {each:.0f} "
-            "steps each time.",
+            f"{line.name} {what} times for the same {line.parameters} parameters, after about {each:.0f} steps each time.",
             evidence={"optimizer": line.name, "made": made, "steps_each": each, "parameters": line.parameters},
             where=line.site,
             since_step=ended[0].made_step,

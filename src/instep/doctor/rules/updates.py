@@ -8,6 +8,7 @@ from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.optimizers import Optimizers
+from instep.doctor.watch.phases import Phases
 from instep.doctor.watch.scaling import Scaling
 from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
 
@@ -20,7 +21,8 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
         site = sites.get(movement.loss_site)
         count, total = (site.non_finite, site.count) if site is not None else (movement.odd, movement.odd)
         spoiled = movement.spoiled >= 2 or (movement.spoiled == 1 and movement.spoilt_last and trace.ended)
-        odd = movement.odd >= 5 and count >= 0.5 * total
+        ever_since = site is not None and site.count - site.last_finite >= 12
+        odd = movement.odd >= 5 and (count >= 0.5 * total or ever_since)
         if not spoiled and not odd:
             if movement.lost >= 2 and not movement.odd:
                 yield _lost(movement)
@@ -40,6 +42,23 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
             since_step=site.first_non_finite if site is not None else movement.first_spoiled,
             severity="error" if hopeless else "warning",
         )
+    if not trace.steps:
+        yield from _unusable(trace)
+
+
+def _unusable(trace: Trace) -> Iterator[Finding]:
+    """The same where weights are updated by hand: most losses are, and all of the last."""
+    for site in trace.part(Backwards).sites.values():
+        if not trace.ended or site.non_finite < 8 or site.last_finite > site.count - 8:
+            continue
+        if trace.has_share(site.non_finite, site.count, 0.3):
+            yield Finding(
+                "non-finite",
+                f"{site.non_finite} of {site.count} losses were inf or nan, all of the last ones among them.",
+                evidence={"backwards": site.count, "non_finite": site.non_finite},
+                where=site.site,
+                since_step=0,
+            )
 
 
 def _lost(movement: Movement) -> Finding:
@@ -90,11 +109,36 @@ def _growth_at_once(trace: Trace, trend: Trend) -> tuple[float, float, float] | 
     return site.first_value, site.first_value, later[-1]
 
 
+def _growth_in_phase(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    """The same of a phase: its first steps have replaced weights that were good, and the loss has not come back since."""
+    site, began = trace.part(Backwards).sites.get(trend.site), trace.part(Phases).began[-1]
+    if site is None or not began or trend.negative or not any(_has_replaced(each) for each in _movements(trace)):
+        return None
+    values = [value for step, value in site.values if step >= began]
+    if len(values) < 12 or site.values[0][0] >= began or not values[0] > 1e-6:
+        return None
+    return (values[0], values[0], values[-1]) if trace.exceeds(min(values[3:]), 30 * values[0]) else None
+
+
+def _movements(trace: Trace) -> list[Movement]:
+    return list(trace.part(Updates).optimizers.values())
+
+
+def _has_replaced(movement: Movement) -> bool:
+    """Whether its first steps have changed every tensor by nearly as much as there was."""
+    moves = [move for move in movement.moves if move.size >= 16]
+    return bool(moves) and all(len(move.ratios) < 32 and move.ratios[0] > 0.3 for move in moves if move.ratios)
+
+
 def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
+    if (replaced := _growth_in_phase(trace, trend)) is not None:
+        return replaced
     growth = _growth(trace, trend) or _growth_at_once(trace, trend)
     if growth is None:
         return None
     stepping = [o for o in trace.part(Optimizers) if o.steps >= 10]
+    if not trace.steps and not _movements(trace):  # by hand: how large updates are next to the weights is not known
+        return growth if trace.exceeds(growth[2], 100 * max(growth[0], growth[1])) else None
     level = max((_level(movement) for movement in trace.part(Updates).optimizers.values()), default=0.0)
     enough = 100.0 if len(stepping) > 1 else 2.0  # the losses of a GAN go up and down
     return growth if trace.exceeds(level, 0.03) and trace.exceeds(growth[2], enough * growth[0]) else None

@@ -102,6 +102,7 @@ class BackwardSite:
     kept_steps: int = 0  # over how many backwards that number has only grown
     non_finite: int = 0
     first_non_finite: int | None = None  # step
+    last_finite: int = 0  # of its backwards, the last whose loss was finite
     first_value: float | None = None
     last_value: float | None = None
     lowest: float = math.inf
@@ -204,6 +205,7 @@ class BackwardWatch:
             if site.first_non_finite is None:
                 site.first_non_finite = backward.step
             return
+        site.last_finite = site.count
         if site.first_value is None:
             site.first_value = value
         site.constant = site.constant + 1 if value == site.last_value else 0

@@ -50,6 +50,7 @@ class ClipPlace(Tally):
     empty: int = 0  # without any parameter
     generator: bool = False
     nothing: int = 0  # of parameters that have had gradients before, and have none now
+    never: int = 0  # of tensors that have never had a gradient
     after_use: int = 0  # of gradients that a step had used
     fresh: int = 0  # of gradients that no step had used
     partial: int = 0  # followed by a backward of the same line that added to what had been clipped
@@ -73,11 +74,13 @@ class ClipWatch:
         self._parameters = trace.part(Gradients).parameters
         self._open: Clip | None = None  # that which is going on
         self._clipped: tuple[ClipPlace, Parameter, int] | None = None  # a gradient, and how many backwards it held
+        self._running = False  # a backward, in which hooks may clip
         self._stepping = 0  # steps that are going on
         self._weights: tuple[Parameter, list[float]] | None = None  # of one that no optimizer holds, after the last backward
 
     def on_wake(self) -> None:
         self._open = self._clipped = self._weights = None
+        self._running = False
         self._stepping = 0
 
     def before_clip(self, called: Called) -> None:
@@ -123,11 +126,13 @@ class ClipWatch:
             place.generator = place.generator or clip.generator
         elif not clip.with_grad:
             place.nothing += clip.arrived > 0
+            place.never += not clip.arrived
         elif self._stepping:
             self._count_inside(place, clip)
         elif clip.fresh:
             place.fresh += 1
-            self._clipped = self._first_fresh(place, tensors)
+            self._clipped = self._first_fresh(place, tensors) if not self._running else None
+            place.partial += self._running and self._adds_up(tensors)
         elif clip.used:
             place.after_use += 1
 
@@ -156,6 +161,12 @@ class ClipWatch:
                 return place, parameter, len(parameter.held)
         return None
 
+    def _adds_up(self, tensors: list[Tensor]) -> bool:
+        """In a hook that clips as soon as a gradient has come: whether it holds a backward that has been clipped before."""
+        known = [parameter for tensor in tensors if (parameter := self._parameters.get(id(tensor))) is not None]
+        fresh = [parameter.held[parameter.used :] for parameter in known if parameter.optimizers]
+        return any(len(held) > 1 and held[-2].lines == held[-1].lines for held in fresh)
+
     def after_clip(self, called: Called) -> None:
         clip, norm, place = self._open, called.result, self._part.places.get(called.site)
         self._open = None
@@ -167,8 +178,12 @@ class ClipWatch:
             place.after_use -= 1
             place.nothing += 1
 
+    def on_backward(self, *_: Any) -> None:
+        self._running = True
+
     def after_backward(self, _: Called) -> None:
         """A backward may add to what was clipped and not cleared since."""
+        self._running = False
         backward = self._backwards.current
         self._note_weights()
         if self._clipped is None or backward is None:

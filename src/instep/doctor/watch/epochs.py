@@ -15,6 +15,7 @@ from instep.doctor.patches import Called
 from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
+from instep.doctor.watch.loaders import Pass
 
 LEAST = 2  # steps between two boundaries
 LIMIT = 4096
@@ -22,21 +23,27 @@ LIMIT = 4096
 
 @part_class
 class Epochs:
-    """The part of the trace about epochs: steps before each evaluation and before each call of train()."""
+    """The part of the trace about epochs: steps before each evaluation, each call of train(), each end of a pass that trained."""
 
     evaluations: list[int] = field(default_factory=list)
     trains: list[int] = field(default_factory=list)
+    passes: list[int] = field(default_factory=list)
 
-    def regular(self, steps: int) -> tuple[int, float] | None:
+    def passes_between(self, since: int, until: int) -> int:
+        """Passes over loaders that have ended between two steps, with steps in them."""
+        return sum(since < mark <= until for mark in self.passes)
+
+    def regular(self, steps: int, since: int = 0) -> tuple[int, float] | None:
         """(how many epochs, steps in each), from evaluations at their ends or train() at their beginnings; None where neither
-        comes at equal distances, over the whole run."""
-        ends, begins = self.evaluations, [*self.trains, steps]
-        for marks, count in (([0, *ends], len(ends)), (begins, len(begins) - 1)):
+        comes at equal distances, over the whole run, or the part of it between two steps."""
+        ends = [mark for mark in self.evaluations if since < mark <= steps]
+        begins = [*(mark for mark in self.trains if since <= mark < steps), steps]
+        for marks, count in (([since, *ends], len(ends)), (begins, len(begins) - 1)):
             lengths = [b - a for a, b in pairwise(marks)]
             if count < 3 or not lengths:
                 continue
             length = median(lengths)
-            if max(lengths) - min(lengths) <= max(1, 0.1 * length) and count * length >= 0.8 * steps:
+            if max(lengths) - min(lengths) <= max(1, 0.1 * length) and count * length >= 0.8 * (steps - since):
                 return count, float(length)
         return None
 
@@ -55,6 +62,10 @@ class EpochWatch:
     def after_mode(self, called: Called) -> None:
         if isinstance(called.args[0], nn.Module):
             self._note(self._part.trains if called.argument(1, "mode", True) else self._part.evaluations)
+
+    def on_pass_ends(self, ended: Pass) -> None:
+        if ended.begun_step < self._trace.steps and len(self._part.passes) < LIMIT:
+            self._part.passes.append(self._trace.steps)
 
     def _note(self, marks: list[int]) -> None:
         steps = self._trace.steps

@@ -23,7 +23,8 @@ class HandRate:
     highest: float
     last: float
     looks: int = 0  # steps that were looked at
-    changes: list[tuple[int, float]] = field(default_factory=list)  # (steps before, lr), the first ones
+    changes: list[tuple[int, float]] = field(default_factory=list)  # (steps before, lr), until a step was not looked at
+    gap: bool = False  # whether there was such a step: several changes may look like one since then
     changed: int = 0  # steps that found another rate than the step before
     settled: int = 0  # steps before the last change
     faded: int = 0  # steps at a rate that is nothing, against the highest
@@ -53,10 +54,11 @@ class HandRateWatch:
                 self._part.all[step.record.number] = HandRate(step.record.number, step.site, lr, lr, lr, 1, seen=done)
             return
         rate.looks += 1
+        rate.gap = rate.gap or done > rate.seen + 1
         if lr != rate.last:
             rate.changed += 1
             rate.settled = done
-            if len(rate.changes) < 512:
+            if len(rate.changes) < 512 and not rate.gap:
                 rate.changes.append((done, lr))
         if lr < FADED * rate.highest:
             rate.faded += done - rate.seen if rate.last < FADED * rate.highest else 1

@@ -93,10 +93,13 @@ class HandScalingWatch:
         held = [known for known in self._parameters.values() if known.held]
         self._before = (held, sizes) if (sizes := _sizes(held)) else None
 
-    def after_unscale(self, _: Called) -> None:
-        self._before = None
+    def before_unscale(self, called: Called) -> None:
+        self._compare(called)
 
     def before_scaler_step(self, called: Called) -> None:
+        self._compare(called)
+
+    def _compare(self, called: Called) -> None:
         before, self._before = self._before, None
         sizes = _sizes(before[0]) if before is not None else ()
         if before is None or not sizes or self._scale is None:

@@ -90,6 +90,7 @@ class KeptWatch:
     def _look(self, key: str, value: Any, call: Call) -> None:
         """What a name stands for at an evaluation."""
         live = next(call.module.parameters(), None)
+        tensor: Tensor | None
         if isinstance(value, nn.Module):
             tensor, used = next(value.parameters(), None), value is call.module
         else:
@@ -99,7 +100,8 @@ class KeptWatch:
                 self._free.add(key)  # None, a number: nothing is kept so far
             return
         known = self._seen.get(key)
-        if known is None or known[0]() is not tensor:
+        is_known = known is not None and known[0]() is tensor
+        if known is None or not is_known:
             if key in self._free and self._is_optimized(tensor) and len(self._seen) < LIMIT:
                 self._seen[key] = (weakref.ref(tensor), self._trace.steps, sample(tensor))
         elif used and known[1] < self._trace.steps and sample(tensor) != known[2]:

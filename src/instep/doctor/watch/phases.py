@@ -174,7 +174,8 @@ class PhaseWatch:
         times = times + 1 if size == other else 1
         if size != usual and times == STEADY:
             usual = size
-            self._begin()
+            if self._begin():
+                self._hub.say("on_phase")
         self._sizes[number] = (usual, size, times)
 
     def _begin(self) -> bool:

@@ -30,7 +30,7 @@ class Rate:
     """What the steps of one scheduler did."""
 
     number: int  # of the scheduler
-    early_backwards: int = 0  # backwards since the optimizer was made, before its first step, if that came before the optimizer's
+    early_backwards: int = 0  # backwards before its first step, if that came before the optimizer's, since that one was made
     early_position: int = 1  # where in the schedule that step led
     early_lr: float | None = None  # the rate after it
     loaded: bool = False  # whether the optimizer had been loaded from a checkpoint by then
@@ -120,9 +120,10 @@ class RateWatch:
         owner = self._optimizers.all[record.optimizer]
         if scheduler in self._silent:
             self._silent.discard(scheduler)
-            rate.idle = record.optimizer_steps
+            rate.idle = record.optimizer_steps - record.made_done
         if record.early and record.steps == 1:
-            rate.early_backwards = self._trace.backwards - self._made.get(record.optimizer, 0)
+            before = record.made_backwards if record.made_done else self._made.get(record.optimizer, 0)
+            rate.early_backwards = self._trace.backwards - before
             rate.early_position = int(getattr(scheduler, "last_epoch", 1))
             rate.early_lr = record.lrs[-1][1] if record.lrs else None
             rate.loaded = owner.number in self._part.loaded

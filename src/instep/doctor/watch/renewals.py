@@ -24,6 +24,7 @@ class Term:
     number: int
     lr: float
     made_step: int
+    begun: int = 0  # steps of this optimizer before it
     site: str | None = None  # where it was made
     passes: int = 0  # passes over loaders that ended while it was the newest, with steps in them
     loader: int | None = None  # that of the last of those passes
@@ -41,6 +42,7 @@ class Line:
     parameters: int
     terms: deque[Term] = field(default_factory=lambda: deque(maxlen=64))
     made: int = 1
+    cleared: int = 0  # of those: an optimizer that was there lost all of its state
 
 
 @record_class
@@ -76,6 +78,8 @@ class RenewalWatch:
         self._waiting: dict[int, Loaded] = {}
         self._numbers: dict[int, int] = {}
         self._before: tuple[float, ...] = ()  # the rates before the load that goes on
+        self._line_of: dict[int, Line] = {}  # by number of the optimizer
+        self._filled: set[int] = set()  # optimizers that had some state after their last step
 
     def on_optimizer(self, record: OptimizerRecord, optimizer: Optimizer) -> None:
         self._numbers[id(optimizer)] = record.number
@@ -84,7 +88,7 @@ class RenewalWatch:
             return
         key = (hash(type(optimizer)), *(id(tensor) for tensor in tensors))
         known = self._lines.get(key)
-        term = Term(record.number, record.lrs[0], self._trace.steps, record.site)
+        term = Term(record.number, record.lrs[0], self._trace.steps, site=record.site)
         if known is None or known[1]() is not tensors[0]:  # ids come again when tensors have died
             line = Line(record.name, record.site, _stateful(optimizer), len(tensors))
             if len(self._part.lines) < LIMIT:
@@ -99,16 +103,38 @@ class RenewalWatch:
         self._lines[key] = (line, first)
         if len(self._newest) > LIMIT:  # many short-lived ones, as in meta-learning
             self._newest.clear()
+            self._line_of.clear()
             self._versions.clear()
-        self._newest[record.number] = (term, first)
+        self._newest[record.number], self._line_of[record.number] = (term, first), line
 
     def _end(self, term: Term, tensor: Tensor) -> None:
-        term.steps = self._optimizers.all[term.number].all_steps if term.number < len(self._optimizers.all) else 0
+        term.steps = self._optimizers.all[term.number].all_steps - term.begun if term.number < len(self._optimizers.all) else 0
         term.rewritten = self._versions.pop(term.number, tensor._version) != tensor._version
         self._newest.pop(term.number, None)
 
+    def before_step(self, step: Step) -> None:
+        """An optimizer that has lost its state is as good as a new one."""
+        number = step.record.number
+        if number not in self._filled or step.optimizer.state:
+            return
+        self._filled.discard(number)
+        line, newest = self._line_of.get(number), self._newest.get(number)
+        tensor = newest[1]() if newest is not None else None
+        if line is None or newest is None or tensor is None or step.inside:
+            return
+        self._end(newest[0], tensor)
+        term = Term(number, float(step.optimizer.param_groups[0].get("lr", 0.0)), self._trace.steps, site=step.record.site)
+        term.begun = step.record.all_steps
+        line.made += 1
+        line.cleared += 1
+        line.terms.append(term)
+        self._newest[number] = (term, newest[1])
+
     def after_step(self, step: Step) -> None:
-        newest = self._newest.get(step.record.number)
+        number = step.record.number
+        if step.optimizer.state and len(self._filled) <= LIMIT:
+            self._filled.add(number)
+        newest = self._newest.get(number)
         if newest is not None and (tensor := newest[1]()) is not None:
             self._versions[step.record.number] = tensor._version
         if self._waiting and (load := self._waiting.pop(step.record.number, None)) is not None:

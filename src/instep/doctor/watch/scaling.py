@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import children, operation, saved
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.tallies import Tally
@@ -16,9 +17,12 @@ from instep.doctor.watch.clipping import Clip
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import first_tensor
 from instep.doctor.watch.optimizers import Optimizers, OptimizerWatch
+from instep.doctor.watch.phases import Phases
 
 SCALED_LIMIT = 256.0  # a clip with a larger limit was meant for scaled gradients
 LIMIT = 128
+LEAST = 8.0  # a smaller factor is no loss scale
+LOOKS = 16  # backwards of a phase after which parameters are looked at; later one in so many
 
 
 @record_class
@@ -62,7 +66,9 @@ class ScalingWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace = trace
         self._part, self._gradients, self._optimizers = trace.part(Scaling), trace.part(Gradients), trace.part(Optimizers)
+        self._phases = trace.part(Phases)
         self._owners: OptimizerWatch | None = None
+        self._begun: tuple[Backward, bool, bool, bool] | None = None  # the backward that goes on: in half, by autocast, scaled
         self._scale: float | None = None  # of gradients that are scaled now; None where none are
         self._was_scaled = False
         self._unscaled: set[int] = set()  # optimizers whose gradients were unscaled
@@ -78,7 +84,7 @@ class ScalingWatch:
 
     def on_wake(self) -> None:
         """Scaling and autocast that began during the rest are not known."""
-        self._scale = self._stepping = None
+        self._scale = self._stepping = self._begun = None
         self._unscaled.clear()
         self._clips.clear()
         self._autocasts.clear()
@@ -108,8 +114,20 @@ class ScalingWatch:
             self._by_autocast = self._by_autocast or self._inside
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
-        half, autocast, scaled = self._half, self._by_autocast, self._was_scaled
+        scaled = self._was_scaled or backward.create or _is_scaled(tensor.grad_fn)
+        self._begun = (backward, self._half, self._by_autocast, scaled)
         self._half = self._by_autocast = self._was_scaled = False
+
+    def after_backward(self, called: Called) -> None:
+        """What a model gives may be float32 where a part of it is not: parameters tell, in the first backwards of a phase."""
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        backward, half, autocast, scaled = begun
+        if not half:
+            if backward.number - self._phases.backwards > LOOKS and backward.number % LOOKS:
+                return
+            half = self._reaches_half(backward)
         place = self._part.backwards.get(backward.site)
         if place is None:
             if not half or len(self._part.backwards) >= LIMIT:
@@ -119,7 +137,11 @@ class ScalingWatch:
         if half:
             place.half += 1
             place.autocast += autocast
-            place.scaled += scaled or backward.node == "MulBackward0" or backward.create
+            place.scaled += scaled or called.argument(1, "gradient", called.kwargs.get("grad_tensors")) is not None
+
+    def _reaches_half(self, backward: Backward) -> bool:
+        held = [known for known in self._gradients.parameters.values() if known.held and known.held[-1] is backward]
+        return any((tensor := known.reference()) is not None and tensor.dtype is torch.float16 for known in held)
 
     # -- scaling
 
@@ -185,6 +207,23 @@ class ScalingWatch:
         self._scale = None
         self._unscaled.clear()
         self._clips.clear()
+
+
+def _is_scaled(node: Any) -> bool:
+    """Whether a loss was multiplied by something large, or by something that is not known, as the last things done to it."""
+    scale = 1.0
+    for _ in range(4):
+        if node is None or operation(node) not in ("Mul", "Div"):
+            break
+        inner = [child for child in children(node) if child is not None]
+        factor = saved(node, "other") if children(node)[0] is not None else saved(node, "self")
+        if operation(node) == "Mul" and (len(inner) != 1 or factor is None or factor.numel() != 1):
+            return True
+        if len(inner) != 1 or factor is None or factor.numel() != 1 or not float(factor):
+            break
+        scale = scale * float(factor) if operation(node) == "Mul" else scale / float(factor)
+        node = inner[0]
+    return abs(scale) >= LEAST
 
 
 PATCHES = [

@@ -34,9 +34,14 @@ class SchedulerRecord:
     base_lr: float  # the optimizer's lr before the scheduler touched it
     horizon: dict[str, Any]  # what it holds of `HORIZONS`: numbers, and lists of numbers
     first_lr: float = 0.0  # as made
+    initial_lr: float = 0.0  # what the schedulers of the optimizer multiply: another may have changed its lr before
+    made_step: int = 0  # steps of all optimizers before it was made
+    made_done: int = 0  # of those, of its own
+    made_backwards: int = 0  # backwards before it was made
+    last_step: int = 0  # steps of all optimizers when it stepped last
     steps: int = 0
     sites: Counter[str | None] = field(default_factory=Counter)  # of its steps
-    early: int = 0  # steps while its optimizer had not stepped yet
+    early: int = 0  # steps while its optimizer had not stepped yet, since it was made
     early_site: str | None = None
     early_again: int = 0  # steps from that same line after the optimizer had stepped
     optimizer_steps: int = 0  # when it stepped last
@@ -53,10 +58,10 @@ class SchedulerRecord:
     reference: Any = None  # weak; for the observer
 
     def steps_of(self, optimizer_steps: int) -> float:
-        """Its steps during so many of its optimizer's; those that nobody could count go on as the others did."""
-        if not self.lost or not 0 < self.optimizer_steps < optimizer_steps:
+        """Its steps until its optimizer has made so many; those that nobody could count go on as the others did."""
+        if not self.lost or not self.made_done < self.optimizer_steps < optimizer_steps:
             return self.steps
-        return self.steps * optimizer_steps / self.optimizer_steps
+        return self.steps * (optimizer_steps - self.made_done) / (self.optimizer_steps - self.made_done)
 
 
 @part_class
@@ -103,6 +108,7 @@ class SchedulerWatch:
         if record is not None:
             record.horizon = _horizon(called.args[0])
             record.first_lr = _lr(called.args[0])
+            record.initial_lr = _lr(called.args[0], "initial_lr")
 
     def _record(self, scheduler: Any, optimizer: Any, site: str | None) -> SchedulerRecord:
         record = self._records.get(id(scheduler))
@@ -116,6 +122,9 @@ class SchedulerWatch:
             )
             self._records[id(scheduler)] = record
             record.reference = weakref.ref(scheduler)
+            record.made_step = record.last_step = self._trace.steps
+            record.made_backwards = self._trace.backwards
+            record.made_done = record.optimizer_steps = owner.all_steps if owner is not None else 0
             weakref.finalize(scheduler, self._forget, id(scheduler)).atexit = False
             if number < LIMIT:
                 self._part.all.append(record)
@@ -137,12 +146,12 @@ class SchedulerWatch:
         record.steps += 1
         # Where a framework steps it, the user's line is that where it was made.
         record.sites[record.site if called.site in self._enclosing and record.site else called.site] += 1
-        if done == 0:
+        if done == record.made_done:
             record.early += 1
             record.early_site = called.site
         elif record.early and called.site == record.early_site:
             record.early_again += 1
-        record.optimizer_steps = done
+        record.optimizer_steps, record.last_step = done, self._trace.steps
         record.full_passes = sum(loader.full_passes for loader in self._loaders.all if loader.trained)
         self._note_lr(record, scheduler, done)
         record.last_epoch = getattr(scheduler, "last_epoch", None)
@@ -174,7 +183,7 @@ class SchedulerWatch:
             epoch = getattr(scheduler, "last_epoch", None)
             if isinstance(epoch, int) and record.last_epoch is not None and epoch - record.last_epoch > 0:
                 record.steps += epoch - record.last_epoch
-                record.last_epoch = epoch
+                record.last_epoch, record.last_step = epoch, self._trace.steps
                 owner = self._optimizers.all[record.optimizer] if record.optimizer is not None else None
                 record.optimizer_steps = owner.all_steps if owner is not None else self._trace.steps
                 self._note_lr(record, scheduler, record.optimizer_steps)
@@ -190,9 +199,9 @@ class SchedulerWatch:
         record.highest, record.lowest = max(record.highest, lr), min(record.lowest, lr)
 
 
-def _lr(scheduler: Any) -> float:
+def _lr(scheduler: Any, name: str = "lr") -> float:
     groups = getattr(getattr(scheduler, "optimizer", None), "param_groups", None)
-    return float(groups[0]["lr"]) if groups else 0.0
+    return float(groups[0].get(name, 0.0)) if groups else 0.0
 
 
 def _horizon(scheduler: Any) -> dict[str, Any]:
@@ -203,7 +212,18 @@ def _horizon(scheduler: Any) -> dict[str, Any]:
             value = sorted(value)[:64]
         if isinstance(value, (int, float, str)) or (isinstance(value, list) and len(value) <= 64):
             found[name] = value
-    return found
+    total = _total(scheduler)
+    return {**found, "total_steps": total} if total is not None else found
+
+
+def _total(scheduler: Any) -> int | None:
+    """The steps that a SequentialLR is made for: until its last part begins, and those of that part."""
+    parts, milestones = vars(scheduler).get("_schedulers"), vars(scheduler).get("_milestones")
+    if not isinstance(parts, list) or not isinstance(milestones, list) or not parts or not milestones:
+        return None
+    horizon = _horizon(parts[-1])
+    last = next((horizon[name] for name in ("total_steps", "T_max", "total_iters") if name in horizon), None)
+    return milestones[-1] + last if isinstance(last, int) and isinstance(milestones[-1], int) else None
 
 
 PATCHES = [
