@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from instep.record_class import record_class
+from instep.records import record_class
 
 # Small enough to stay in the cache of the processor between the checksum and the file; large enough that a writer beside a run
 # that is busy in Python asks for the interpreter a few dozen times, not thousands.

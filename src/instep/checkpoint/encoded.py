@@ -14,7 +14,7 @@ from instep.checkpoint.layout import Layout, plan_layout
 from instep.checkpoint.record import Checkpoint
 from instep.checkpoint.tagged import Decoder, Encoder
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 STATE = "state"
 LIMIT_STEP = 10**15

@@ -16,7 +16,7 @@ from instep.checkpoint.strides import is_dense, row_by_row
 from instep.checkpoint.ties import TensorView, find_views
 from instep.distributed.dtensors import is_sharded
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

@@ -13,7 +13,7 @@ from instep.checkpoint import jsontext
 from instep.checkpoint.blocks import FileSummary
 from instep.checkpoint.encoded import LIMIT_STEP
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 MANIFEST, STATE_FILE, ENDING = "MANIFEST.json", "state.json", ".safetensors"
 LIMIT_BYTES = 2**20

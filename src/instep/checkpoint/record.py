@@ -5,7 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

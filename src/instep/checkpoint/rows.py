@@ -15,7 +15,7 @@ from torch import Tensor
 from instep.checkpoint import header, jsontext
 from instep.checkpoint.tensorfile import as_bytes
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 SHARD = "shard-"  # how the names of the files begin
 _NOTES, _OFFSETS = "DCP_SHARDING_INFO", "saved_offsets"

@@ -29,7 +29,7 @@ from instep.checkpoint.write import explain, prepare_folder
 from instep.distributed.dtensors import is_sharded, local
 from instep.distributed.world import World
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from instep.checkpoint.strides import covers_itself, extent, is_dense
 from instep.errors import CheckpointError
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

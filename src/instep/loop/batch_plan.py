@@ -8,7 +8,7 @@ from instep.data.pieces import bounds
 from instep.data.share import Part
 from instep.errors import DescriptionError
 from instep.loop.interval import parse_interval
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import plural
 
 EvaluateEvery = int | str | None

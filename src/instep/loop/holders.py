@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from instep.errors import is_user_file
-from instep.record_class import record_class
+from instep.records import record_class
 
 _DEEPEST = 4  # objects within objects
 _MOST = 1_000  # entries of a list that are looked at for modules

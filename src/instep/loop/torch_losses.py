@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
 from instep.loop.loss_checks import Compares, checker, explain, wrong_values
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]

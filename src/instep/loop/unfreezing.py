@@ -14,7 +14,7 @@ from torch.optim import LBFGS, Optimizer
 from instep.errors import DescriptionError
 from instep.optim.freeze import frozen, is_frozen, unfreeze
 from instep.optim.parts import Slot, What, modules_of, part_of, slots_of
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.schedules.drive import Drive
 from instep.schedules.scheduler import SchedulerDrive
 from instep.text import plural

@@ -9,7 +9,7 @@ from torch import nn
 from instep.errors import DescriptionError
 from instep.optim.average import Average
 from instep.optim.which_weights import Weights
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

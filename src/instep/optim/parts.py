@@ -15,7 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
 from instep.errors import DescriptionError
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import listed
 
 What = str | nn.Module

@@ -27,8 +27,7 @@ from instep.distributed.dtensors import class_of
 from instep.optim.fused import fused_advice
 from instep.optim.groups import option_notes
 from instep.optim.which_weights import AVERAGED, choose_weights
-from instep.record_class import record_class
-from instep.records import Plan, differences
+from instep.records import Plan, differences, record_class
 from instep.run.built import Built, describe_built
 from instep.run.fingerprint import Known, fingerprint
 from instep.run.git_commit import git_commit

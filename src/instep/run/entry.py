@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from instep.checkpoint import Checkpoint, Skipped, read_newest, steps
 from instep.errors import FolderError
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.run.changes import COMPARED, Compared, ignores_length, require_same
 from instep.run.folder import RunFolder
 from instep.run.history import HistoryFile

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, ReduceLROnPlateau
 
 from instep.errors import DescriptionError
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import plural
 
 When = Literal["update", "epoch", "evaluation"]

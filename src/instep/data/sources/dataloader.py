@@ -15,7 +15,7 @@ from torch.utils.data import (
 
 from instep.data.position import Collate
 from instep.errors import DescriptionError, give_notice
-from instep.record_class import record_class
+from instep.records import record_class
 
 
 @record_class

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from instep.errors import DescriptionError, give_notice
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import listed
 
 MOST = 12  # columns that are named in an error

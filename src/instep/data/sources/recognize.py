@@ -41,7 +41,7 @@ from instep.data.sources.view import Listed, Ranged, View
 from instep.data.sources.view import held_out as held_out
 from instep.data.structure import columns, is_record
 from instep.errors import DescriptionError
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.text import listed, plural
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError, explain_write
-from instep.record_class import record_class
+from instep.records import record_class
 from instep.run.history.lines import Lines, Row
 from instep.run.history.rows import Rows
 from instep.run.history.sampled import some_places
