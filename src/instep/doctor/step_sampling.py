@@ -81,6 +81,7 @@ class StepSampling:
     def on_alarm(self) -> None:
         steps = self._trace.steps
         if steps == EARLY or steps % self._every == self._every // 2:
+            self._watched -= BURST  # it comes beside what something rare may wake
             self._wake()
         else:
             self._hub.alarm = min(self._hub.alarm, self._next_burst(steps))

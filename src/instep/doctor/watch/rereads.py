@@ -75,6 +75,7 @@ class RereadWatch:
         self._learned: set[int] = set()  # … whose input has a graph
         self._current: dict[int, _Evaluation] = {}
         self._last: dict[int, _Evaluation] = {}
+        self._computed = -1  # the step at which something else was called, as an encoder whose features a probe is given
 
     def after_call(self, call: Call) -> None:
         shapes = call.root.shapes
@@ -82,7 +83,9 @@ class RereadWatch:
             return
         if call.grad:
             self._note_training(call, shapes)
-        elif shapes in self._trained and not call.training:
+        elif shapes not in self._trained:
+            self._computed = call.step
+        elif not call.training:
             self._note_evaluation(call, shapes)
 
     def _note_training(self, call: Call, shapes: int) -> None:
@@ -104,6 +107,7 @@ class RereadWatch:
             evaluation = self._current[shapes] = _Evaluation(call.step)
         input = first_tensor(call.args)
         others = any(other.step == call.step for key, other in self._current.items() if key != shapes)
+        others = others or self._computed == call.step
         spoilt = evaluation.waiting or others or shapes in self._learned or len(call.args) != 1
         if spoilt or input is None or not _is_readable(input):
             evaluation.spoilt = True
