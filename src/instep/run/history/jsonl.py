@@ -7,17 +7,17 @@ import math
 import os
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from instep.errors import FolderError, explain_write
-from instep.records import record_class
 from instep.run.history.lines import Lines, Row
 from instep.run.history.rows import Rows
 from instep.run.history.sampled import some_places
 
 
-@record_class
+@dataclass(frozen=True)  # not of `instep.records`, which imports torch
 class ReadBack:
     """What `HistoryFile.read` found: the rows up to the first damage, and how many bytes they take."""
 
