@@ -4,10 +4,12 @@ Every contestant has a process of its own that stays alive. This one asks them f
 order in every round, so that a slow moment of the machine hits all alike; the first round warms up and is checked: whoever
 did not train, or does not end with the weights of the plain loop, has no number in the table.
 
-    python -m benchmarks.peers [--rounds 5] [--work mlp-64,cnn] [--library instep,skorch] [--quick] [--write] [--add]
+    python -m benchmarks.peers [--rounds 5] [--work mlp-64,cnn] [--library instep,skorch] [--quick] [--write] [--add] [--pairs]
 
 `make bench-peers ARGS="--rounds 5 --write"` makes the environment first, and writes docs/performance.md. Where the machine was
 restless, `--add --work start,cnn` measures these works for some more rounds: what was measured before stays in the medians.
+`--pairs --work cnn --rounds 8` adds what the aims need where a ratio is near 1: Instep and one other by turns, in new processes
+every round.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from typing import Any
 import instep
 from benchmarks.peer.contestants import CONTESTANTS
 from benchmarks.peer.page import show, write_page
+from benchmarks.peer.pairs import measure_pairs
 from benchmarks.peer.results import Results, check_trained
 from benchmarks.peer.team import Dead, Team, run_fresh
 from benchmarks.peer.work import WORKS
@@ -38,11 +41,13 @@ def main() -> None:
     if options.redraw:
         write_page(Results.from_json(json.loads(JSON.read_text(encoding="utf-8"))))
         return
-    results = measured_before(options) if options.add else Results(machine(), versions(options.library), options.rounds)
+    goes_on = options.add or options.pairs
+    results = measured_before(options) if goes_on else Results(machine(), versions(options.library), options.rounds)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        Controller(results, options, Path(folder)).run()
+        controller = Controller(results, options, Path(folder))
+        controller.run_pairs() if options.pairs else controller.run()
     print(show(results))
-    if options.write or options.add:
+    if options.write or goes_on:
         write_page(results)
     if failures := list(failed(results)):
         sys.exit("\n".join(["", "failed:", *failures]))
@@ -56,13 +61,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of small works: does everything run?")
     parser.add_argument("--write", action="store_true", help="benchmarks/peers.json, docs/performance.md and .svg")
     parser.add_argument("--add", action="store_true", help="more rounds of --work beside those of benchmarks/peers.json")
+    parser.add_argument("--pairs", action="store_true", help="Instep beside one other by turns, for the aims of --work")
     parser.add_argument("--redraw", action="store_true", help="the page anew from benchmarks/peers.json, without measuring")
     parser.add_argument("--folder", type=Path, default=None, help="on the disk that is to hold the checkpoints")
     options = parser.parse_args()
     if options.write and (options.quick or set(options.work) != set(WORKS) or set(options.library) != set(CONTESTANTS)):
         parser.error("--write needs all works and all libraries at full size; leave out --quick, --work and --library.")
-    if options.add and (options.quick or options.write or set(options.library) != set(CONTESTANTS)):
-        parser.error("--add needs all libraries at full size; leave out --quick, --write and --library.")
+    if (options.add or options.pairs) and (options.quick or options.write or set(options.library) != set(CONTESTANTS)):
+        parser.error("--add and --pairs need all libraries at full size; leave out --quick, --write and --library.")
     return options
 
 
@@ -134,8 +140,19 @@ class Controller:
                 self._round(name, threads, contestants)
             self._say(f"{name}, {threads} thread{'s' if threads > 1 else ''}: {rounds} rounds")
         if self._options.write or self._options.add:
-            # After each row: --redraw makes a page of what is there, also where this run is stopped.
-            JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
+            self._save()
+
+    def run_pairs(self) -> None:
+        compileall.compile_dir(Path(instep.__file__).parent, quiet=1)
+        for round_number in range(1, self._options.rounds + 1):
+            for name in self._options.work:
+                measure_pairs(self._results, name, self._folder)
+                self._save()
+            self._say(f"pairs: {round_number} of {self._options.rounds} rounds")
+
+    def _save(self) -> None:
+        """After each row: --redraw makes a page of what is there, also where this run is stopped."""
+        JSON.write_text(json.dumps(self._results.as_json(), indent=1) + "\n", encoding="utf-8")
 
     def _round(self, name: str, threads: int, contestants: list[str], *, checked: bool = False, counted: bool = True) -> None:
         """One measurement of each; the first round of a process warms it up and is not counted."""

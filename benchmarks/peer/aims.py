@@ -1,5 +1,6 @@
 """What Instep aims at, and whether the numbers say that it is there."""
 
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ def judge(results: Results) -> list[Aim]:
 
 
 def first_among_libraries(results: Results) -> Iterator[Aim]:
-    """One aim for all rows: the measured side names those in which another library is ahead, or level: the quartiles overlap."""
+    """One aim for all rows: the measured side names those in which another library is ahead, or level: not in three of four."""
     ahead: list[str] = []
     level: list[str] = []
     rows = 0
@@ -48,12 +49,13 @@ def first_among_libraries(results: Results) -> Iterator[Aim]:
             best = min(others, key=lambda name: others[name].median())
             speed = results.speed(work, int(threads), "instep", best)
             if speed is not None and speed < 1.0:
-                is_ahead = others[best].quartiles()[1] < row["instep"].quartiles()[0]
+                beside = results.seconds_beside(work, int(threads), "instep", best)
+                is_ahead = statistics.quantiles([b / a for a, b in beside], n=4, method="inclusive")[2] < 1.0
                 said = f"{CONTESTANTS[best].label} in `{work}` with {plural(int(threads))} (Instep {speed:.2f} ×)"
                 (ahead if is_ahead else level).append(said)
     if rows:
         parts = [f"first in {rows - len(ahead) - len(level)} of {rows} rows"]
-        parts += [f"level, with quartiles that overlap: {', '.join(level)}"] if level else []
+        parts += [f"level, ahead in fewer than three of four measurements: {', '.join(level)}"] if level else []
         parts += [f"ahead: {', '.join(ahead)}"] if ahead else []
         yield Aim("first among libraries in every row", "; ".join(parts), not ahead and not level)
 
@@ -83,9 +85,8 @@ def defaults(results: Results, work: str) -> Iterator[Aim]:
 
 
 def start(results: Results) -> Iterator[Aim]:
-    mine, plain = results.entry("start", 1, "instep"), results.entry("start", 1, "plain")
-    if mine and plain:
-        more = mine.median() - plain.median()
+    if beside := results.seconds_beside("start", 1, "instep", "plain"):
+        more = statistics.median(mine - plain for mine, plain in beside)
         yield Aim("`start`: at most 0.3 s more than the plain loop's process", f"{more:+.2f} s", more <= 0.3)
 
 
@@ -98,9 +99,8 @@ def resume(results: Results) -> Iterator[Aim]:
 
 def checkpoint(results: Results) -> Iterator[Aim]:
     for against, name in (("hand", "torch.save and a sync of the disk"), ("plain", "torch.save without a sync")):
-        mine, theirs = results.entry("checkpoint", 1, "instep"), results.entry("checkpoint", 1, against)
-        if mine and theirs:
-            share = mine.median() / theirs.median()
+        if beside := results.seconds_beside("checkpoint", 1, "instep", against):
+            share = statistics.median(mine / theirs for mine, theirs in beside)
             yield Aim(f"`checkpoint`, a core free to write: at most 25 % of {name}", f"{share:.0%}", share <= 0.25)
 
 

@@ -34,7 +34,16 @@ def measured_on(results: Results) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     rounds = {name: len(results.entry(name, work.threads[0], "plain").train_s) for name, work in WORKS.items()}
     told = ", ".join(f"{count} of `{name}`" for name, count in rounds.items() if count)
-    return f"Measured on {on}: {versions}. Rounds: {told}."
+    return f"Measured on {on}: {versions}. Rounds: {told}.{paired(results)}"
+
+
+def paired(results: Results) -> str:
+    """How many pairs the aims go by."""
+    said = []
+    for work, rows in results.pairs.items():
+        beside = {name: len(pair["train_s"]) for row in rows.values() for name, pair in row.items()}
+        said.append(f"`{work}` {', '.join(f'{count} with {CONTESTANTS[name].label}' for name, count in beside.items())}")
+    return f" Pairs a row: {'; '.join(said)}." if said else ""
 
 
 def tables(results: Results) -> list[str]:

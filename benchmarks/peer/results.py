@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 Measure = Literal["train_s", "processor_s", "construct_s"]
+Pair = dict[str, list[tuple[float, float]]]  # by measure: seconds of Instep and of the other, next to each other in time
 TO_ROUNDING = 1e-4  # of the largest weight; AdamW blows rounding up where the true gradient is 0
 OWN_OPTIMIZER = 2e-2  # of the loss, or of 0.1 where the loss is smaller
 
@@ -53,17 +54,29 @@ class Results:
     versions: dict[str, str]
     rounds: int
     entries: dict[str, dict[str, dict[str, Entry]]] = field(default_factory=dict)
+    pairs: dict[str, dict[str, dict[str, Pair]]] = field(default_factory=dict)  # by work, threads and whom Instep stood beside
 
     def entry(self, work: str, threads: int, contestant: str) -> Entry:
         return self.entries.setdefault(work, {}).setdefault(str(threads), {}).setdefault(contestant, Entry())
 
-    def speed(self, work: str, threads: int, of: str, against: str, measure: Measure = "train_s") -> float | None:
-        """How many times as fast one contestant is as another: the median over rounds, both sides from the same round."""
+    def pair(self, work: str, threads: int, other: str) -> Pair:
+        rows = self.pairs.setdefault(work, {}).setdefault(str(threads), {})
+        return rows.setdefault(other, {"train_s": [], "processor_s": []})
+
+    def seconds_beside(
+        self, work: str, threads: int, of: str, against: str, measure: Measure = "train_s"
+    ) -> list[tuple[float, float]]:
+        """Seconds of both, measured next to each other; where nobody did so, in the same round."""
+        pairs = self.pairs.get(work, {}).get(str(threads), {}).get(against, {}).get(measure)
+        if of == "instep" and pairs:
+            return pairs
         one, other = self.entry(work, threads, of), self.entry(work, threads, against)
-        if not one or not other:
-            return None
-        pairs = zip(other.seconds(measure), one.seconds(measure), strict=True)
-        return statistics.median(b / a for b, a in pairs)
+        return list(zip(one.seconds(measure), other.seconds(measure), strict=True)) if one and other else []
+
+    def speed(self, work: str, threads: int, of: str, against: str, measure: Measure = "train_s") -> float | None:
+        """How many times as fast one contestant is as another: the median of the ratios."""
+        beside = self.seconds_beside(work, threads, of, against, measure)
+        return statistics.median(b / a for a, b in beside) if beside else None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,7 +87,7 @@ class Results:
             work: {threads: {name: Entry(**one) for name, one in row.items()} for threads, row in rows.items()}
             for work, rows in told["entries"].items()
         }
-        return cls(told["machine"], told["versions"], told["rounds"], entries)
+        return cls(told["machine"], told["versions"], told["rounds"], entries, told.get("pairs", {}))
 
 
 def check_trained(entry: Entry, answer: dict[str, Any], weights: Path, plain: Path, plain_loss: float | None) -> None:

@@ -13,6 +13,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
@@ -81,6 +82,11 @@ class Worker:
             "loss_before": before,
             "loss_after": final_loss(job.model, job.data),
         }
+
+    def prepared(self, name: str, work: Work) -> Callable[[], object]:
+        """A fit that waits for its call."""
+        train: Callable[[], object] = self._module.prepare(self._job(name, work))
+        return train
 
     def _job(self, name: str, work: Work) -> Job:
         if self._data[0] is None or (self._data[0].samples, self._data[0].data) != (work.samples, work.data):

@@ -22,7 +22,6 @@ MISSED = frozenset(
     {
         "unseen/frameworks_41_latent_diffusion_bf16",
         "unseen/no_loader_85_phone_frames",
-        "unseen/second_phase_80_large_batch_stage",
     }
 )
 
@@ -54,10 +53,10 @@ def read(script: Path) -> Hard:
 SCRIPTS = [read(path) for path in sorted(HARD.glob("*/*.py"))]
 
 
-def test_nearly_half_of_them_are_right_and_as_many_unseen() -> None:
-    assert len(SCRIPTS) == 410
-    assert sum(not hard.expected for hard in SCRIPTS) == 187
-    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 204
+def test_about_half_of_them_are_right_and_about_half_unseen() -> None:
+    assert len(SCRIPTS) == 454
+    assert sum(not hard.expected for hard in SCRIPTS) == 231
+    assert sum(hard.script.parent.name == "unseen" for hard in SCRIPTS) == 248
     assert {id for hard in SCRIPTS for id in hard.expected} <= set(CATALOGUE)
     assert {hard.name for hard in SCRIPTS} >= MISSED
 

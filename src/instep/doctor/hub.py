@@ -23,7 +23,7 @@ PREFIXES = ("before_", "after_", "on_")
 # Events that an observer tells, and its file in `watch/`: who listens needs it. All others come from patches, or mean nothing.
 TOLD_BY = {
     "before_call": "calls", "after_call": "calls", "on_module_seen": "calls", "on_root_seen": "calls", "wants_modules": "calls",
-    "before_step": "optimizers", "after_step": "optimizers", "on_optimizer": "optimizers",
+    "before_step": "optimizers", "after_step": "optimizers", "on_optimizer": "optimizers", "on_higher_rate": "optimizers",
     "on_pass_begins": "loaders", "on_batch": "loaders", "on_pass_ends": "loaders",
     "on_backward": "backwards", "on_discard": "gradients", "on_grown": "gradients", "on_clip": "clipping", "on_loss": "losses",
     "on_schedule": "schedulers",

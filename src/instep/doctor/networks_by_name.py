@@ -33,6 +33,31 @@ class Bindings:
                 self._loose.add(key)
 
 
+class Swaps:
+    """Notes networks in which other weights stand for a while, as an average that is written in for an evaluation."""
+
+    def __init__(self) -> None:
+        self.found: set[int] = set()  # their numbers
+        self._seen: dict[int, tuple[int, list[float]]] = {}  # number -> (step, some weights), at its last call
+
+    def note(self, number: int, step: int, module: nn.Module) -> None:
+        """At a call: its weights are not those of the last one, though no optimizer has stepped since."""
+        weights = _some_weights(module)
+        before, values = self._seen.get(number, (-1, weights))
+        self._seen[number] = (step, weights)
+        if before == step and any(abs(a - b) > 1e-4 * (abs(a) + abs(b)) for a, b in zip(values, weights, strict=False)):
+            self.found.add(number)
+
+
+def _some_weights(module: nn.Module) -> list[float]:
+    """A few numbers of the first weights that the host has."""
+    for tensor in module.parameters():
+        if tensor.device.type == "cpu" and tensor.is_floating_point() and type(tensor) is nn.Parameter and tensor.numel():
+            found: list[float] = tensor.detach().flatten()[:8].tolist()
+            return found
+    return []
+
+
 def scopes(locator: Locator) -> Iterator[tuple[str, dict[str, Any]]]:
     """The names that the user's frames know, and those in the dictionaries and objects that stand there, with the function."""
     seen: set[int] = set()

@@ -30,6 +30,7 @@ COUNTED = 16  # steps whose multiplications are counted
 CALLS = 128  # root calls without a step after which it rests, as in a long evaluation
 # A new phase, as fine-tuning after pretraining, may be wrong where the first was right: so many steps of so many phases.
 PHASE, PHASES = 64, 8
+RATES = 3  # learning rates far above all before, with each of which a phase begins
 NEW = 16  # loaders, and modules whose mode is set, that appear during a rest and are watched however much was watched before
 
 
@@ -41,6 +42,7 @@ class StepSampling:
         self._until = FIRST
         self._watched = 0
         self._phases = 0
+        self._rates = 0
         self._new = 0
         self._calls = 0
         self._modes: dict[int, bool] = {}
@@ -99,6 +101,11 @@ class StepSampling:
 
     def on_phase(self) -> None:
         self._begin_phase()
+
+    def on_higher_rate(self) -> None:
+        if self._hub.resting and self._rates < RATES:
+            self._rates += 1
+            self._begin_phase()
 
     def on_compiles(self) -> None:
         """Awake, all hooks are on, and stay."""

@@ -277,15 +277,18 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _is_certain(sharing: Sharing, loose: set[str]) -> bool:
-    return sharing.how != "name" or (sharing.both >= 2 and f"{sharing.scope}:{sharing.student}" not in loose)
+def _is_certain(sharing: Sharing, structure: Structure) -> bool:
+    if sharing.how != "name":
+        return True
+    is_loose = f"{sharing.scope}:{sharing.student}" in structure.loose
+    return sharing.both >= 2 and not is_loose and sharing.root not in structure.swaps.found
 
 
 @rule("teacher-shares-weights", steps=5, revocable=True)
 def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
     """A teacher, target or averaged network that has the student's own parameters."""
     for key, sharing in trace.part(Structure).sharings.items():
-        if not _is_certain(sharing, trace.part(Structure).loose):
+        if not _is_certain(sharing, trace.part(Structure)):
             continue
         yield Finding(
             "teacher-shares-weights",

@@ -22,6 +22,7 @@ from instep.doctor.watch.backwards import Backwards
 from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
 
 LIMIT = 128
+MUCH_HIGHER = 3.0  # times any rate that was watched
 
 
 @record_class
@@ -67,6 +68,7 @@ class OptimizerRecord(Tally):
     arrivals: int = 0  # of gradients, until then
     awake: bool = True  # whether it has stepped since the last rest: only then is it known what came before a step
     time: int = 0  # of its last step, on the clock of the gradients
+    highest_lr: float = 0.0  # that was watched, or told of
 
 
 @part_class
@@ -209,6 +211,10 @@ class OptimizerWatch:
         record = self._records.get(id(optimizer))
         if record is not None:
             record.all_steps += 1
+            rate = optimizer.param_groups[0].get("lr")
+            if type(rate) is float and rate > MUCH_HIGHER * record.highest_lr > 0:  # one that is a tensor is not read
+                record.highest_lr = rate
+                self._hub.tell(self._hub.listeners("on_higher_rate"))
         self._depth -= 1
         if self._depth <= 0:
             self._depth = 0
@@ -332,6 +338,7 @@ class OptimizerWatch:
     def _count(self, record: OptimizerRecord, fact: StepFact) -> None:
         record.steps += 1
         record.last_lr = fact.lr
+        record.highest_lr = max(record.highest_lr, fact.lr)
         record.recent.append(fact)
         totals, first = record.totals, record.first
         nothing = not fact.fresh and not fact.reused

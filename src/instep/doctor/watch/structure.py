@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.flag_names import FLAG, has_own_flag, is_typo
 from instep.doctor.hub import Hub
-from instep.doctor.networks_by_name import Bindings, containers_of, scopes, tensor_dicts
+from instep.doctor.networks_by_name import Bindings, Swaps, containers_of, scopes, tensor_dicts
 from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
@@ -92,6 +92,7 @@ class Sharing:
     site: str | None = None
     both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
     scope: str = ""  # where it has both names
+    root: int | None = None  # that was called by these names
 
 
 @part_class
@@ -104,6 +105,7 @@ class Structure:
     symmetries: dict[int, Symmetry] = field(default_factory=dict)
     sharings: dict[str, Sharing] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)  # names that stood for several networks
+    swaps: Swaps = field(default_factory=Swaps)
     first_sites: dict[int, str | None] = field(default_factory=dict)  # of the first call of each root
 
 
@@ -177,13 +179,13 @@ class StructureWatch:
             if len(places) > 1:
                 self._note_alias(kept[key], [place.rpartition(".")[2] for place in places], "attribute")
 
-    def _note_alias(self, module: nn.Module, names: list[str], how: str, scope: str = "") -> None:
+    def _note_alias(self, module: nn.Module, names: list[str], how: str, scope: str = "", root: int | None = None) -> None:
         teachers = [name for name in names if TEACHER.search(name)]
         students = [name for name in names if not TEACHER.search(name) and f"{scope}:{name}" not in self._part.loose]
         count = sum(1 for _ in module.parameters())
         if teachers and students and count:
             key = f"{teachers[0]}={students[0]}"
-            sharing = Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1), scope=scope)
+            sharing = Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1), scope=scope, root=root)
             self._part.sharings.setdefault(key, sharing)
 
     def after_call(self, call: Call) -> None:
@@ -193,9 +195,13 @@ class StructureWatch:
         number = call.root.number
         self._modes.append((number, call.step, call.grad))
         looked = self._looked.get(number, 0)
-        if looked < LOOKS and call.step >= 1 and self._is_called_twice(call):
-            self._looked[number] = looked + 1
-            self._look_at_names(call)
+        if looked < LOOKS and call.step >= 1:
+            self._part.swaps.note(number, call.step, call.module)
+            if self._is_called_twice(call):
+                self._looked[number] = looked + 1
+                self._look_at_names(call)
+        elif any(sharing.root == number for sharing in self._part.sharings.values()):
+            self._part.swaps.note(number, call.step, call.module)
 
     def _is_called_twice(self, call: Call) -> bool:
         return sum(number == call.root.number and step == call.step for number, step, _ in self._modes) > 1
@@ -206,10 +212,10 @@ class StructureWatch:
             self._bindings.note(place, scope)
             names = [name for name, value in scope.items() if value is call.module]
             if len(names) > 1 and learns:
-                self._note_alias(call.module, names, "name", place)
+                self._note_alias(call.module, names, "name", place, call.root.number)
             for container, names in containers_of(call.module, scope):
                 if learns or self._learns(container):
-                    self._note_alias(container, names, "name", place)
+                    self._note_alias(container, names, "name", place, call.root.number)
             if call.grad:  # without, an average may stand in the model for a while
                 self._look_at_tensors(call, scope)
         for sharing in self._part.sharings.values():
