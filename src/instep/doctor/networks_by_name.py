@@ -40,10 +40,12 @@ class Swaps:
         self.found: set[int] = set()  # their numbers
         self._seen: dict[int, tuple[int, list[float]]] = {}  # number -> (step, some weights), at its last call
 
-    def note(self, number: int, step: int, module: nn.Module) -> None:
+    def note(self, number: int, step: int, grad: bool, module: nn.Module) -> None:
         """At a call: its weights are not those of the last one, though no optimizer has stepped since."""
+        before, values = self._seen.get(number, (-1, []))
+        if grad and before != step:
+            return  # one without grad may follow, and will be compared with the next
         weights = _some_weights(module)
-        before, values = self._seen.get(number, (-1, weights))
         self._seen[number] = (step, weights)
         if before == step and any(abs(a - b) > 1e-4 * (abs(a) + abs(b)) for a, b in zip(values, weights, strict=False)):
             self.found.add(number)

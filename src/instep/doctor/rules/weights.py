@@ -13,7 +13,8 @@ from instep.doctor.watch.held_rows import HeldRows
 from instep.doctor.watch.mirrors import Mirrors
 from instep.doctor.watch.moves import Moves
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
-from instep.doctor.watch.structure import Sharing, Structure
+from instep.doctor.watch.structure import Structure
+from instep.doctor.watch.teachers import Sharing, Teachers
 
 
 @rule("frozen-parameter-moves")
@@ -277,18 +278,18 @@ def leaf_written_in_place(trace: Trace) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _is_certain(sharing: Sharing, structure: Structure) -> bool:
+def _is_certain(sharing: Sharing, teachers: Teachers) -> bool:
     if sharing.how != "name":
         return True
-    is_loose = f"{sharing.scope}:{sharing.student}" in structure.loose
-    return sharing.both >= 2 and not is_loose and sharing.root not in structure.swaps.found
+    is_loose = f"{sharing.scope}:{sharing.student}" in teachers.loose
+    return sharing.both >= 2 and not is_loose and sharing.root not in teachers.swaps.found
 
 
 @rule("teacher-shares-weights", steps=5, revocable=True)
 def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
     """A teacher, target or averaged network that has the student's own parameters."""
-    for key, sharing in trace.part(Structure).sharings.items():
-        if not _is_certain(sharing, trace.part(Structure)):
+    for key, sharing in trace.part(Teachers).sharings.items():
+        if not _is_certain(sharing, trace.part(Teachers)):
             continue
         yield Finding(
             "teacher-shares-weights",

@@ -1,13 +1,11 @@
-"""How models are built: layers in several places, misspelt flags, weights that begin equal, teachers that are the student."""
+"""How models are built: layers in several places, misspelt flags, weights that begin equal."""
 
 import linecache
 import re
 import weakref
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,18 +14,14 @@ from torch.nn.parameter import is_lazy
 
 from instep.doctor.flag_names import FLAG, has_own_flag, is_typo
 from instep.doctor.hub import Hub
-from instep.doctor.networks_by_name import Bindings, Swaps, containers_of, scopes, tensor_dicts
 from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.trace import Trace
-from instep.doctor.watch.calls import Call, Calls, Root
+from instep.doctor.watch.calls import Calls, Root
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, Step
 from instep.doctor.watch.phases import Phases
 
-TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
-AVERAGE = re.compile(r"(^|_)(teacher|ema|shadow|averaged?|avg|target)(_|\d|$)", re.IGNORECASE)  # also of plain tensors
-LOOKS = 6  # training calls of a root at which the caller's names are looked at
 FULL = 4_000_000  # elements that are compared whole
 
 
@@ -81,20 +75,6 @@ class Symmetry:
     spread: float | None = None  # of the rows now, against the largest weight; 0 where everything is zero
 
 
-@record_class
-class Sharing:
-    """A teacher that has the student's own parameters."""
-
-    teacher: str
-    student: str
-    how: str  # "copy", "attribute" or "name"
-    parameters: int
-    site: str | None = None
-    both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
-    scope: str = ""  # where it has both names
-    root: int | None = None  # that was called by these names
-
-
 @part_class
 class Structure:
     """The part of the trace about how models are built."""
@@ -103,9 +83,6 @@ class Structure:
     typos: dict[tuple[str, str], Typo] = field(default_factory=dict)
     twins: list[Twin] = field(default_factory=list)
     symmetries: dict[int, Symmetry] = field(default_factory=dict)
-    sharings: dict[str, Sharing] = field(default_factory=dict)
-    loose: set[str] = field(default_factory=set)  # names that stood for several networks
-    swaps: Swaps = field(default_factory=Swaps)
     first_sites: dict[int, str | None] = field(default_factory=dict)  # of the first call of each root
 
 
@@ -121,9 +98,6 @@ class StructureWatch:
         self._embeddings: set[int] = set()
         self._started: dict[int, int] = {}  # optimizer -> the phase in which its weights were last looked at
         self._phases = trace.part(Phases)
-        self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
-        self._looked: dict[int, int] = {}
-        self._bindings = Bindings(self._part.loose)
 
     def on_root_seen(self, module: nn.Module, root: Root) -> None:
         if not root.parameters:
@@ -134,7 +108,6 @@ class StructureWatch:
             part.shared += _repeated(module, root.number)
         if not root.sharded:  # of each weight, other rows are here
             self._find_twins(module, root)
-        self._find_teacher(module, root)
         self._embeddings |= {id(each) for _, each in _weights(module, nn.Embedding)}
 
     # -- weights that begin equal
@@ -166,102 +139,6 @@ class StructureWatch:
         if len(self._part.twins) < 16:
             self._part.twins.append(twin)
             self._pairs.append((twin, weakref.ref(one), weakref.ref(other)))
-
-    # -- teachers
-
-    def _find_teacher(self, module: nn.Module, root: Root) -> None:
-        names: dict[int, list[str]] = {}
-        kept: dict[int, nn.Module] = {}
-        for name, part in module.named_modules(remove_duplicate=False):
-            kept[id(part)] = part
-            names.setdefault(id(part), []).append(name)
-        for key, places in names.items():
-            if len(places) > 1:
-                self._note_alias(kept[key], [place.rpartition(".")[2] for place in places], "attribute")
-
-    def _note_alias(self, module: nn.Module, names: list[str], how: str, scope: str = "", root: int | None = None) -> None:
-        teachers = [name for name in names if TEACHER.search(name)]
-        students = [name for name in names if not TEACHER.search(name) and f"{scope}:{name}" not in self._part.loose]
-        count = sum(1 for _ in module.parameters())
-        if teachers and students and count:
-            key = f"{teachers[0]}={students[0]}"
-            sharing = Sharing(teachers[0], students[0], how, count, self._hub.locator.site(1), scope=scope, root=root)
-            self._part.sharings.setdefault(key, sharing)
-
-    def after_call(self, call: Call) -> None:
-        """Two names for one module in the caller's own scope, one of them a teacher's."""
-        if not call.root.parameters:
-            return
-        number = call.root.number
-        self._modes.append((number, call.step, call.grad))
-        looked = self._looked.get(number, 0)
-        if looked < LOOKS and call.step >= 1:
-            self._part.swaps.note(number, call.step, call.module)
-            if self._is_called_twice(call):
-                self._looked[number] = looked + 1
-                self._look_at_names(call)
-        elif any(sharing.root == number for sharing in self._part.sharings.values()):
-            self._part.swaps.note(number, call.step, call.module)
-
-    def _is_called_twice(self, call: Call) -> bool:
-        return sum(number == call.root.number and step == call.step for number, step, _ in self._modes) > 1
-
-    def _look_at_names(self, call: Call) -> None:
-        learns = self._learns(call.module)
-        for place, scope in scopes(self._hub.locator):
-            self._bindings.note(place, scope)
-            names = [name for name, value in scope.items() if value is call.module]
-            if len(names) > 1 and learns:
-                self._note_alias(call.module, names, "name", place, call.root.number)
-            for container, names in containers_of(call.module, scope):
-                if learns or self._learns(container):
-                    self._note_alias(container, names, "name", place, call.root.number)
-            if call.grad:  # without, an average may stand in the model for a while
-                self._look_at_tensors(call, scope)
-        for sharing in self._part.sharings.values():
-            sharing.both += 1
-
-    def _learns(self, module: nn.Module) -> bool:
-        """Whether a gradient has come to any of its parameters; where none has, the student is another network."""
-        known = (self._parameters.get(id(tensor)) for tensor in module.parameters())
-        return any(parameter is not None and parameter.arrivals for parameter in known)
-
-    def _look_at_tensors(self, call: Call, scope: dict[str, Any]) -> None:
-        """A teacher that is a dictionary of tensors, for functional_call, and has the memory of the student's."""
-        live = {tensor.data_ptr() for tensor in call.module.parameters()} - {0}
-        for name, value in scope.items():
-            if not AVERAGE.search(name) or isinstance(value, nn.Module) or value is scope:
-                continue
-            for weights in tensor_dicts(value):
-                count = sum(tensor.data_ptr() in live for tensor in weights.values())
-                if count and count >= 0.5 * len(live):
-                    key = f"{name}={call.root.name}"
-                    self._part.sharings.setdefault(key, Sharing(name, call.root.name, "name", count, self._hub.locator.site(1)))
-
-    def _find_copies(self) -> None:
-        """Two modules of one class, neither inside the other, with the same memory for every parameter."""
-        found: dict[tuple[str, tuple[int, ...]], tuple[Root, nn.Module]] = {}
-        for root in self._calls.roots[:64]:
-            top = root.reference()
-            if top is None or not root.parameters or len(self._part.sharings) > 8:
-                continue
-            key = (type(top).__name__, tuple(tensor.data_ptr() for tensor in top.parameters()))
-            other = found.setdefault(key, (root, top))
-            if other[1] is not top and 0 not in key[1]:
-                self._note_copy(root, top, *other)
-
-    def _note_copy(self, root: Root, top: nn.Module, other: Root, twin: nn.Module) -> None:
-        if any(part is twin for part in top.modules()) or any(part is top for part in twin.modules()):
-            return
-        student, teacher = (root, other) if root.trained > other.trained else (other, root)
-        kinds = [kind for kind in self._calls.kinds.values() if kind.root is teacher]
-        idle = sum(kind.count for kind in kinds if not kind.grad)
-        if student.trained and idle:
-            site = next((kind.site for kind in kinds if not kind.grad), None)
-            name = f"{teacher.name} (copy)"
-            self._part.sharings.setdefault(
-                f"{student.number}|{teacher.number}", Sharing(name, student.name, "copy", student.parameters, site, idle)
-            )
 
     # -- weights that are all alike
 
@@ -308,7 +185,6 @@ class StructureWatch:
     # -- before the trace is judged
 
     def on_judge(self) -> None:
-        self._find_copies()
         for root in self._calls.roots[:64]:
             top = root.reference()
             if top is not None and root.trained:
