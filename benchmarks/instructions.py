@@ -27,7 +27,8 @@ from pathlib import Path
 
 UPDATES = {"mlp-64": 64, "mlp-512": 16, "cnn": 12, "transformer": 8}
 LOOPS = ("plain", "hand", "instep")
-WATCHED = {"MLP 16-32-2": (0, 16), "MLP 16-32-2, cleared in place": (1, 16), "transformer 4 × 128": (3, 4)}  # place, steps
+# Works of benchmarks/doctor.py by how their names begin: steps that are counted, and whether those are large (see step_sampling)
+WATCHED = {"MLP 16-32-2": (16, False), "the same, cleared in place": (16, False), "transformer": (4, True)}
 DUMP, START, STOP = ((ord("C") << 24 | ord("T") << 16) + number for number in (0, 4, 5))  # valgrind/callgrind.h
 FIRST = 24  # steps that the doctor watches without rest: here fewer than 200, which would take too long
 JSON = Path(__file__).with_suffix(".json")
@@ -46,7 +47,7 @@ def main() -> None:
         return
     found = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}
     if given.only != "doctor":
-        found |= {"loops": {work: loops(work) for work in given.work}}
+        found["loops"] = found.get("loops", {}) | {work: loops(work) for work in given.work}
         print(f"{'million instructions an update':<34}" + "".join(f"{name:>12}" for name in LOOPS) + f"{'hand/instep':>14}")
         for work, counts in found["loops"].items():
             row = "".join(f"{counts[name] / 1e6:>12.3f}" for name in LOOPS)
@@ -101,9 +102,9 @@ def doctor(name: str) -> dict[str, float]:
     """Instructions of a step by how it is watched, and of a step of a long run on average."""
     from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE
 
-    place, steps = WATCHED[name]
+    steps, is_large = WATCHED[name]
     plain, watched, resting = (count / steps for count in sections("doctor", name))
-    every = EVERY_LARGE if place == 3 else EVERY
+    every = EVERY_LARGE if is_large else EVERY
     mean = (BURST * watched + (every - BURST) * resting) / every
     return {"plain": plain, "watched": watched, "resting": resting, "long run": mean}
 
@@ -149,10 +150,11 @@ def count_doctor(name: str) -> Iterator[bool]:
 
     torch.set_num_threads(1)
     step_sampling.FIRST = step_sampling.PHASE = FIRST
-    place, steps = WATCHED[name]
+    steps = WATCHED[name][0]
+    work = next(work for work in WORKS if work.name.startswith(name))
     for watched, before in ((False, 8), (True, FIRST - steps), (True, FIRST + 4)):
         with Watcher() if watched else nullcontext():
-            going_on = training(WORKS[place])
+            going_on = training(work)
             for _ in range(before):
                 next(going_on)
             yield True
