@@ -311,8 +311,8 @@ def _passed_by(trace: Trace) -> Iterator[Finding]:
             continue
         yield Finding(
             "detached-loss",
-            f"No gradient passed what the network gave, before {passing.looks} steps of {passing.name} that were looked at: the "
-            "loss reaches the parameters, and not through the network.",
+            f"In {passing.looks} steps of {passing.name} that were looked at, no gradient came through the network's output: the "
+            "loss reaches the parameters by another way, as a penalty on weights does.",
             evidence={"optimizer": passing.name, "steps": passing.looks, "passed": passing.passed},
             where=passing.site,
             since_step=passing.first_step,

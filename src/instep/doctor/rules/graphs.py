@@ -52,8 +52,8 @@ def _is_piling_up(part: KeptPart) -> bool:
 def _piled_up(part: KeptPart) -> Finding:
     return Finding(
         "graph-kept",
-        f"losses, or what they are made of, are kept together with their graphs: of those of {part.count} backwards that were "
-        f"looked at {part.alive} were still alive, ever more of them.",
+        f"losses, or what they are made of, are kept together with their graphs: after {part.count} backwards, {part.alive} of "
+        "them were still alive, and their number grew.",
         evidence={"backwards": part.count, "most_alive": part.alive},
         where=part.site,
         since_step=part.first_step,

@@ -19,7 +19,7 @@ LIMIT = 128
 
 @record_class
 class Term:
-    """The life of one optimizer in a line of them."""
+    """One optimizer of several that were made for the same parameters."""
 
     number: int
     lr: float
