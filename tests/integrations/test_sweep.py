@@ -70,7 +70,7 @@ def test_trials_are_runs_and_each_is_the_run_of_its_parameters(instep: Instep) -
     assert said.code == 0, said.err
     assert "trial  " in said.out
     assert "The best valid/loss is " in said.out
-    assert "train the best again  instep train my.py --epochs 2 --lr=" in said.out
+    assert "train the best again  instep train my.py --new --epochs 2 --lr=" in said.out
     assert said.err.count("finished") == 3
     for trial in range(3):
         run = Path(f"runs/my-sweep/trial-{trial:04}")

@@ -556,3 +556,14 @@ def test_nothing_is_warned_about(run: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(run).fit()
+
+
+@pytest.mark.parametrize(
+    ("log_every", "steps"),
+    [(25, [26, 52]), (10, [10, 20, 26, 36, 46, 52]), (12, [12, 26, 38, 52]), (100, [26, 52])],
+)
+def test_a_short_rest_of_an_epoch_has_no_row_of_its_own(log_every: int, steps: list[int]) -> None:
+    x, y = TASKS[0].draw(52, seed=0, dtype=torch.float32)
+    trainer = make(None, train=(x, y), valid=None, batch_size=2, epochs=2, log_every=log_every)
+    trainer.fit()
+    assert [row["step"] for row in trainer.history.rows if row["kind"] == "update"] == steps

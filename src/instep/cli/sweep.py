@@ -177,7 +177,7 @@ def ending(result: SweepResult, make: FileBuild, space: Space, target: str | Non
     told = [result.render(width=width and min(width, PROSE), paint=paint_for(sys.stdout)), ""]
     if result.best is not None:
         values = {**space.fixed, **result.best.parameters}
-        again = ["instep", "train", *([target] if target else []), *make.options_for(values)]
+        again = ["instep", "train", *([target] if target else []), "--new", *make.options_for(values)]
         told += [f"train the best again  {shlex.join(again)}"]
         told += [f"look at it            instep show {shlex.quote(str(result.best.folder))}"]
     told.append(f"all trials            {result.folder / REPORT}")

@@ -39,7 +39,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Where and how to run; only --find-lr and --allow-changes can change the result."""
+    """Where and how to run; only --find-lr and --allow-changes can change the result (and --processes: see there)."""
 
     folder: Annotated[
         Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(default: the one that build sets, else runs/<file>)")
@@ -64,7 +64,7 @@ class TrainOptions:
     no_progress: Annotated[_Flag, tyro.conf.arg(help_behavior_hint="")] = False
     """Show no progress."""
     processes: Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint="(default: one, without torchrun)")] = None
-    """Train with this many processes on this machine, started by torchrun; the result is the same."""
+    """Train with this many processes on this machine, by torchrun; the same result, except with dropout or BatchNorm."""
     nodes: Annotated[str, tyro.conf.arg(metavar="N", help_behavior_hint="(default: 1)")] = "1"
     """Train on this many machines; give the same command on each."""
     rendezvous: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT", help_behavior_hint="")] = None

@@ -125,14 +125,18 @@ class Logbook:
             self._progress.close(state, why)
             self._progress = None
 
-    def updated(self, update: Update, *, line_due: bool) -> bool:
-        """Take in an update; a line is written every `log_every` updates, and where one is due. Says whether it was."""
+    def updated(self, update: Update, *, line_due: bool, left: int) -> bool:
+        """Take in an update; a line is written every `log_every` updates, and where one is due. Says whether it was.
+
+        Where fewer updates than half of that are `left` in the epoch, they are taken into its last line: a mean over one or two
+        of them would stand beside means over many.
+        """
         self._window.unread.append(update)
         if update.by_objective:
             self._tallies.take_in(update.by_objective)
         if self._progress is not None:
             self._progress.advance(update.step + 1, update.epoch)
-        if not line_due and len(self._window) < self._log_every:
+        if not line_due and (len(self._window) < self._log_every or 2 * left < self._log_every):
             return False
         self._write_line(update)
         return True

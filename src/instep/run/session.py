@@ -144,9 +144,9 @@ class Session:
         state.step += 1
         if run.has_averages:
             run.averages.update(state.step, is_skipped=is_skipped)
-        epoch_ends = batch.index + 1 == state.steps_per_epoch
-        evaluation_due = state.is_evaluation_due()
-        if run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop):
+        left = state.steps_per_epoch - batch.index - 1
+        epoch_ends, evaluation_due = left == 0, state.is_evaluation_due()
+        if run.logbook.updated(update, line_due=epoch_ends or evaluation_due or state.step == state.stop, left=left):
             run.settle()
         if epoch_ends:
             for stepper in run.steppers:

@@ -36,10 +36,11 @@ def accumulation_not_divided(trace: Trace) -> Iterator[Finding]:
         size, site = cycles.sizes.most_common(1)[0][0], cycles.sites.most_common(1)[0][0]
         if size < 2:
             continue
+        several = f"{size} backwards" if len(cycles.sizes) == 1 else f"several backwards, mostly {size}"
         yield Finding(
             "accumulation-not-divided",
-            f"{cycles.undivided} of {optimizer.steps} steps of {optimizer.name} used the sum of {size} backwards, each "
-            "on the mean loss of its own "
+            f"{cycles.undivided} of {optimizer.steps} steps of {optimizer.name} used the sum of {several}, each on "
+            "the mean loss of its own "
             f"micro-batch and none divided: the gradient is {size} times that of the whole batch.",
             evidence={
                 "optimizer": optimizer.name,
@@ -125,5 +126,6 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
                 "batches": next((loader.length for loader in trace.part(Loaders).all if loader.trained), None),
             },
             where=optimizer.recent[-1].site if optimizer.recent else optimizer.site,
-            fix=f"- if (i + 1) % {size} == 0:\n+ if (i + 1) % {size} == 0 or i + 1 == len(loader):",
+            fix=f"- if (i + 1) % {size} == 0:\n+ if (i + 1) % {size} == 0 or i + 1 == len(loader):\n"
+            f"# and divide by the batches of a cycle, fewer in the last: min({size}, len(loader) - i // {size} * {size})",
         )

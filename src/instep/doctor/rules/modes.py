@@ -101,6 +101,11 @@ def _parts(root: Root) -> str:
     )
 
 
+def _of_the_watched(trace: Trace) -> str:
+    """Said where a long run was watched in bursts: counts of steps are of those."""
+    return f" (of {trace.watched:,} steps that were watched)" if trace.watched < trace.steps else ""
+
+
 @rule("trained-in-eval-mode", revocable=True)
 def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
     """Steps after forwards in eval mode alone, since an evaluation, of a model that was trained in train mode before.
@@ -126,7 +131,7 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
             before = "and none in train mode"
         yield Finding(
             "trained-in-eval-mode",
-            f"{root.name} with {_parts(root)} made {steps} steps in eval mode {since}, {before}.",
+            f"{root.name} with {_parts(root)} made {steps} steps in eval mode {since}, {before}{_of_the_watched(trace)}.",
             evidence={"model": root.name, "eval_steps": steps, "train_steps": mode.train_steps, "first": first},
             where=where,
             since_step=first,
