@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.peer.aims import is_other_library, judge, plural
 from benchmarks.peer.chart import draw
 from benchmarks.peer.contestants import CONTESTANTS
-from benchmarks.peer.results import Entry, Results
+from benchmarks.peer.results import ENOUGH, Entry, Results
 from benchmarks.peer.work import WORKS
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -41,8 +41,9 @@ def paired(results: Results) -> str:
     """How many pairs the aims go by."""
     said = []
     for work, rows in results.pairs.items():
-        beside = {name: len(pair["train_s"]) for row in rows.values() for name, pair in row.items()}
-        said.append(f"`{work}` {', '.join(f'{count} with {CONTESTANTS[name].label}' for name, count in beside.items())}")
+        counts = {name: len(pair["train_s"]) for row in rows.values() for name, pair in row.items()}
+        beside = [f"{count} with {CONTESTANTS[name].label}" for name, count in counts.items() if count >= ENOUGH]
+        said += [f"`{work}` {', '.join(beside)}"] if beside else []
     return f" Pairs a row: {'; '.join(said)}." if said else ""
 
 

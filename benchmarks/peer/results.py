@@ -9,6 +9,7 @@ import numpy as np
 
 Measure = Literal["train_s", "processor_s", "construct_s"]
 Pair = dict[str, list[tuple[float, float]]]  # by measure: seconds of Instep and of the other, next to each other in time
+ENOUGH = 8  # pairs: with fewer, the rounds tell more
 TO_ROUNDING = 1e-4  # of the largest weight; AdamW blows rounding up where the true gradient is 0
 OWN_OPTIMIZER = 2e-2  # of the loss, or of 0.1 where the loss is smaller
 
@@ -66,9 +67,9 @@ class Results:
     def seconds_beside(
         self, work: str, threads: int, of: str, against: str, measure: Measure = "train_s"
     ) -> list[tuple[float, float]]:
-        """Seconds of both, measured next to each other; where nobody did so, in the same round."""
+        """Seconds of both, measured next to each other; where that was not done often enough, in the same round."""
         pairs = self.pairs.get(work, {}).get(str(threads), {}).get(against, {}).get(measure)
-        if of == "instep" and pairs:
+        if of == "instep" and pairs and len(pairs) >= ENOUGH:
             return pairs
         one, other = self.entry(work, threads, of), self.entry(work, threads, against)
         return list(zip(one.seconds(measure), other.seconds(measure), strict=True)) if one and other else []
