@@ -190,7 +190,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 
 @rule("dropout-extreme", revocable=True, steps=5)
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
-    """Dropout that drops everything, or nearly: a keep-probability given as p."""
+    """Dropout that drops everything, or nearly: a keep-probability given as p. A hint where the rate has grown by and by."""
     for drop in by_phase(trace, trace.part(Dropouts).drops.values()):
         lately = drop.latest >= LATELY  # a rate that has grown
         if not drop.root.trained or drop.extreme < 5 or not (lately or trace.has_share(drop.extreme, drop.calls, 0.9)):
@@ -204,5 +204,5 @@ def dropout_extreme(trace: Trace) -> Iterator[Finding]:
             where=drop.site,
             cause=f"{drop.site} {drop.name}",
             fix=f"nn.Dropout({1 - drop.p:.2g})  # if {drop.p:g} was meant to be kept",
-            severity=None if everything else "hint",
+            severity=None if everything and not drop.has_grown else "hint",
         )
