@@ -97,7 +97,10 @@ def _are_kept(module: _BatchNorm, args: tuple[Any, ...], before: Tensor | None) 
 
 
 def weights_of(module: _BatchNorm) -> Tensor:
-    return torch.cat([module.weight.detach()[:ELEMENTS], module.bias.detach()[:ELEMENTS]])
+    """Some of the scales and shifts; zeros where a norm has none of them, as after `norm.bias = None`."""
+    nothing = torch.zeros(min(module.num_features, ELEMENTS))
+    both: tuple[Tensor | None, ...] = (module.weight, module.bias)
+    return torch.cat([nothing if each is None else each.detach()[:ELEMENTS] for each in both])
 
 
 OBSERVERS = [SwappedNormWatch]
