@@ -109,9 +109,10 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
     )
     for site, group in _by_site(stale).items():
         model = group[0].root.name if group[0].root is not None else "model"
+        weights = "other weights" if group[0].lent and not group[0].unrefreshed else "averaged weights"
         yield Finding(
             "averaged-batchnorm-stale",
-            f"{model} was evaluated {group[0].eval_calls} times with averaged weights; the statistics of its {len(group)} "
+            f"{model} was evaluated {group[0].eval_calls} times with {weights}; the statistics of its {len(group)} "
             f"BatchNorm are those of {_whose(group[0])}.",
             evidence={
                 "model": model,

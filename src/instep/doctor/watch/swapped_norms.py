@@ -74,7 +74,7 @@ class SwappedNormWatch:
         now = swaps.live = weights_of(module)
         if before is None or torch.equal(evaluated, now) or float((evaluated - before).norm()) >= float((evaluated - now).norm()):
             return
-        if not _are_kept(module, args, swaps.mean):
+        if not moved_as_a_whole(evaluated, now) or not _are_kept(module, args, swaps.mean):
             return
         if swaps.norm is None:
             name = next((name for name, part in call.module.named_modules() if part is module), "")
@@ -94,6 +94,13 @@ def _are_kept(module: _BatchNorm, args: tuple[Any, ...], before: Tensor | None) 
         return False
     batch = args[0].detach().transpose(0, 1).flatten(1).mean(1).to(mean.dtype)
     return bool(((1 - momentum) * before + momentum * batch - mean).abs().max() <= 1e-3 * (batch - before).abs().max())
+
+
+def moved_as_a_whole(weights: Tensor, before: Tensor) -> bool:
+    """Whether most weights have changed, and none of them to zero: as by an average, not by cutting channels."""
+    changed = weights != before
+    held = int(((weights != 0) | (before != 0)).sum())
+    return int(changed.sum()) >= 0.5 * held and not bool((changed & (weights == 0)).any())
 
 
 def weights_of(module: _BatchNorm) -> Tensor:
