@@ -141,10 +141,14 @@ def trained_in_eval_mode(trace: Trace) -> Iterator[Finding]:
 
 
 def _part_left_in_eval_mode(trace: Trace) -> Iterator[Finding]:
-    """A part that was evaluated by itself. Where it is put back later on, it has to happen twice."""
+    """A part that was evaluated by itself. Where it is put back later on, it has to happen twice.
+
+    A hint where eval mode was asked for once: a second stage with fixed statistics may be meant, and an evaluation before it.
+    """
     found = [part for part in trace.part(IdleParts).all if part.before >= RUN and part.steps >= 2 * RUN]
     for part in found:
-        if part.ended and sum(other.part == part.part for other in found) < 2:
+        again = sum(other.part == part.part for other in found) >= 2
+        if part.ended and not again:
             continue
         yield Finding(
             "trained-in-eval-mode",
@@ -153,6 +157,7 @@ def _part_left_in_eval_mode(trace: Trace) -> Iterator[Finding]:
             evidence={"model": part.model, "part": part.part, "eval_steps": part.steps, "train_steps": part.before},
             where=part.site,
             since_step=part.first_step,
+            severity=None if again or part.probes >= 2 else "hint",
         )
 
 

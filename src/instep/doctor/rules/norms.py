@@ -109,9 +109,10 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
     )
     for site, group in _by_site(stale).items():
         model = group[0].root.name if group[0].root is not None else "model"
+        weights = "other weights" if group[0].lent and not group[0].unrefreshed else "averaged weights"
         yield Finding(
             "averaged-batchnorm-stale",
-            f"{model} was evaluated {group[0].eval_calls} times with averaged weights; the statistics of its {len(group)} "
+            f"{model} was evaluated {group[0].eval_calls} times with {weights}; the statistics of its {len(group)} "
             f"BatchNorm are those of {_whose(group[0])}.",
             evidence={
                 "model": model,
@@ -190,7 +191,7 @@ def batchnorm_of_one(trace: Trace) -> Iterator[Finding]:
 
 @rule("dropout-extreme", revocable=True, steps=5)
 def dropout_extreme(trace: Trace) -> Iterator[Finding]:
-    """Dropout that drops everything, or nearly: a keep-probability given as p."""
+    """Dropout that drops everything, or nearly: a keep-probability given as p. A hint where the rate has grown by and by."""
     for drop in by_phase(trace, trace.part(Dropouts).drops.values()):
         lately = drop.latest >= LATELY  # a rate that has grown
         if not drop.root.trained or drop.extreme < 5 or not (lately or trace.has_share(drop.extreme, drop.calls, 0.9)):
@@ -204,5 +205,5 @@ def dropout_extreme(trace: Trace) -> Iterator[Finding]:
             where=drop.site,
             cause=f"{drop.site} {drop.name}",
             fix=f"nn.Dropout({1 - drop.p:.2g})  # if {drop.p:g} was meant to be kept",
-            severity=None if everything else "hint",
+            severity=None if everything and not drop.has_grown else "hint",
         )

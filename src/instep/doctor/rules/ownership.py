@@ -81,10 +81,17 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
 
 
 def _made_anew(trace: Trace) -> Iterator[Finding]:
-    """Layers that a forward makes for itself each time: drawn anew in every step, and never learned."""
+    """Layers that a forward makes for itself each time: drawn anew in every step, and never learned.
+
+    A model that leaves them out in eval mode augments its inputs by them. Where it is never seen in eval mode, a hint if the
+    layer could be left out: it gives as many features as it takes.
+    """
     for made in trace.part(MadeAnew).all.values():
         if made.count < 10 or not trace.is_below(made.alive, 0.25 * made.count):
             continue
+        if not made.evaluated and any(k.root.number == made.root and not k.training for k in trace.part(Calls).kinds.values()):
+            continue
+        optional = all(shape[0] == shape[1] for shape in made.shapes if len(shape) > 1)
         model = _root_name(trace, made.root)
         yield Finding(
             "unregistered-module",
@@ -95,6 +102,7 @@ def _made_anew(trace: Trace) -> Iterator[Finding]:
             since_step=0,
             fix="self.layer = nn.Linear(...)   # in __init__, and call it in forward",
             cause=f"{made.root}|{made.name}|{made.shapes}",
+            severity="hint" if optional and not made.evaluated else None,
         )
 
 

@@ -7,6 +7,7 @@ beginning of a run is looked at.
 from dataclasses import field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
@@ -18,6 +19,7 @@ from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, b
 
 LOOKED_AT = 64  # backwards
 NODES = 500
+ELEMENTS = 64  # of a gradient
 
 
 @part_class
@@ -27,7 +29,7 @@ class ByHand:
     name: str = ""  # of the parameter that was looked at
     looked: int = 0  # backwards before which it was looked at, from the second on
     moved: int = 0  # of those: it had moved since the last
-    grown: int = 0  # of those: it had moved, and its gradient still held all that it had held before
+    grown: int = 0  # of those: it had moved, and its gradient still held all that it had held before, as it was: no momentum
     held: int = 0  # backwards that its gradient held at the last look
     sites: dict[str | None, int] = field(default_factory=dict)  # of the backwards
     grads: int = 0  # calls of torch.autograd.grad
@@ -42,6 +44,7 @@ class HandWatch:
         self._ledger: GradientWatch | None = None
         self._probe: Parameter | None = None
         self._weights: list[float] = []
+        self._left: list[float] = []  # of its gradient, as the last backward has left it
 
     def install(self, observers: list[object]) -> None:
         self._ledger = next(observer for observer in observers if isinstance(observer, GradientWatch))
@@ -61,14 +64,18 @@ class HandWatch:
             candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.arrivals)
             *_, self._probe = None, *candidates  # the last: of the first, an embedding, most rows stay where they are
             return
-        weights, part = beginning(probe), self._part
+        weights, part, scaled = beginning(probe), self._part, _gradient(probe) != self._left
         if weights and self._weights:
             moved = weights != self._weights
             part.looked += 1
             part.moved += moved
-            part.grown += moved and len(probe.held) > max(part.held, 1)
+            part.grown += moved and not scaled and len(probe.held) > max(part.held, 1)
             part.sites[backward.site] = part.sites.get(backward.site, 0) + 1
         part.name, part.held, self._weights = probe.name, len(probe.held), weights
+
+    def after_backward(self, _: Called) -> None:
+        if self._probe is not None and not self._trace.steps and self._trace.backwards <= LOOKED_AT:
+            self._left = _gradient(self._probe)
 
     def _find_leaves(self, node: Any) -> None:
         assert self._ledger is not None
@@ -82,6 +89,16 @@ class HandWatch:
                 leaf = getattr(following, "variable", None)
                 if isinstance(leaf, Tensor):
                     self._ledger.know(leaf)
+
+
+def _gradient(probe: Parameter) -> list[float]:
+    """The first elements of its gradient: whoever keeps the momentum there scales it after each update."""
+    tensor = probe.reference()
+    grad = tensor.grad if tensor is not None else None
+    if grad is None or grad.layout is not torch.strided:
+        return []
+    values: list[float] = grad.detach().reshape(-1)[:ELEMENTS].tolist()
+    return values
 
 
 OBSERVERS = [HandWatch]

@@ -1,6 +1,7 @@
 """Dropouts: those that drop in eval mode, and how much is dropped in train mode."""
 
 from dataclasses import field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from instep.doctor.watch.calls import Call, CallKind, Calls, CallWatch, Root
 
 FUNCTIONS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 EXTREME = 0.8
+RISES = 4  # rates in a row, each larger than the last, that are a schedule
 LIMIT = 256
 UNREACHED = "unreached"
 
@@ -49,6 +51,12 @@ class Drop(Tally):
     all: int = 0  # of those, with p = 1
     p: float = 0.0  # the last
     latest: int = 0  # calls with p = 1 since the last with another
+    rates: tuple[float, ...] = ()  # the last different ones, in order
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the rate has come to what it is by several steps upwards: a schedule."""
+        return len(self.rates) >= RISES and all(one < other for one, other in pairwise(self.rates))
 
 
 @part_class
@@ -191,6 +199,8 @@ class DropoutWatch:
         drop.extreme += p >= EXTREME
         drop.all += p >= 1
         drop.latest = drop.latest + 1 if p >= 1 else 0
+        if not drop.rates or drop.rates[-1] != p:
+            drop.rates = (*drop.rates[1 - RISES :], float(p))
         drop.p = float(p)
 
 

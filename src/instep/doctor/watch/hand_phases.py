@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.patches import Called
 from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
@@ -27,7 +28,7 @@ class HandPhase:
     name: str = ""  # of the parameter that was looked at
     looked: int = 0  # backwards before which it was looked at
     moved: int = 0  # of those: it had moved since the last, down along its gradient
-    grown: int = 0  # of those: it had moved, and its gradient still held all that it had held before
+    grown: int = 0  # of those: it had moved, and its gradient still held all that it had held before, as it was
     held: int = 0  # backwards that its gradient held at the last look
     first_step: int = 0
     sites: dict[str | None, int] = field(default_factory=dict)  # of the backwards
@@ -41,6 +42,7 @@ class HandPhaseWatch:
         self._steps = -1
         self._probe: Parameter | None = None
         self._weights: Tensor | None = None
+        self._left: Tensor | None = None  # of its gradient, as the last backward has left it
         self._now = HandPhase()
 
     def on_wake(self) -> None:
@@ -63,12 +65,16 @@ class HandPhaseWatch:
         moved, held = grad is not None and _goes_down(weights - self._weights, grad), len(self._probe.held)
         now.looked += 1
         now.moved += moved
-        now.grown += moved and held > max(now.held, 1)
+        now.grown += moved and held > max(now.held, 1) and _is_as_left(grad, self._left)
         now.sites[backward.site] = now.sites.get(backward.site, 0) + 1
         now.name, now.held, self._weights = self._probe.name, held, weights
         if now.grown > self._part.grown:
             for name, value in vars(now).items():
                 setattr(self._part, name, value)
+
+    def after_backward(self, _: Called) -> None:
+        tensor = self._probe.reference() if self._probe is not None and self._now.looked < LOOKED_AT else None
+        self._left = _values(tensor.grad) if tensor is not None else None
 
     def _chosen(self) -> Parameter | None:
         """The last one on the CPU that has a gradient: of the first, an embedding, most rows stay where they are."""
@@ -82,6 +88,11 @@ def _values(tensor: Tensor | None) -> Tensor | None:
         return None
     flat = tensor.detach().reshape(-1)
     return flat[:: max(len(flat) // ELEMENTS, 1)][:ELEMENTS].to(torch.float64, copy=True)
+
+
+def _is_as_left(grad: Tensor | None, left: Tensor | None) -> bool:
+    """Whether nobody has written to a gradient: whoever keeps the momentum there scales it after each update."""
+    return grad is not None and left is not None and torch.equal(grad, left)
 
 
 def _goes_down(moved: Tensor, grad: Tensor) -> bool:

@@ -31,6 +31,8 @@ class IdlePart:
     trained: dict[int, int]  # steps of each model until then, by id
     before: int = 0  # of those, the steps of this model
     evaluated: int = 0  # calls of the part by itself, in eval mode
+    asked: bool = True  # for eval mode, since the last call or step
+    probes: int = 0  # times that it was called by itself right after somebody had asked for eval mode
     steps: int = 0  # of the model, since those
     first_step: int = 0
     site: str | None = None  # of the model's call
@@ -66,18 +68,31 @@ class IdlePartWatch:
             return
         if not mode and (known := self._left.get(id(module))) is not None and not self._flags.get(id(module)):
             known.evaluated = known.evaluated if known.steps else 0  # asked for again: to evaluate it, or to train it so
+            known.asked = True
             return
         for each in module.modules():
             if (part := self._left.pop(id(each), None)) is not None:
                 part.ended = True
         if mode or not self._flags.get(id(module)) or len(self._left) >= LIMIT or not any(map(acts, module.modules())):
             return
-        self._left[id(module)] = IdlePart("", type(module).__name__, weakref.ref(module), dict(self._steps))
+        self._left[id(module)] = IdlePart("", type(module).__name__, self._reference(module), dict(self._steps))
+
+    def _reference(self, module: nn.Module) -> "weakref.ref[nn.Module]":
+        """A weak one; with the module its entry goes, since another may get its id."""
+        key, left = id(module), self._left
+
+        def forget(gone: Any) -> None:
+            if (part := left.get(key)) is not None and part.reference is gone:
+                del left[key]
+
+        return weakref.ref(module, forget)
 
     def after_call(self, call: Call) -> None:
         part = self._left.get(id(call.module))
         if part is not None and not call.training:
             part.evaluated += 1
+            part.probes += part.asked
+            part.asked = False
         elif call.training and call.grad and call.root.parameters:
             self._called[id(call.module)] = (weakref.ref(call.module), call.site)
 
@@ -96,8 +111,17 @@ class IdlePartWatch:
                     self._note(part, model, site, part.trained.get(key, 0), step)
                 elif (module := part.reference()) is not None and any(each is module for each in model.modules()):
                     del self._left[number]  # it is trained so, and not for an evaluation
-            if len(self._steps) < 1024 or key in self._steps:
-                self._steps[key] = self._steps.get(key, 0) + 1
+            if key not in self._steps and len(self._steps) < 1024:
+                self._steps[key] = 0
+                weakref.finalize(model, self._forget, key).atexit = False
+            if key in self._steps:
+                self._steps[key] += 1
+
+    def _forget(self, key: int) -> None:
+        """A model is gone: another that gets its id has made no steps."""
+        self._steps.pop(key, None)
+        for part in list(self._left.values()):
+            part.trained.pop(key, None)
 
     def _note(self, part: IdlePart, model: nn.Module, site: str | None, before: int, step: Step) -> None:
         module = part.reference()
@@ -116,6 +140,7 @@ class IdlePartWatch:
             if len(self._part.all) < LIMIT:
                 self._part.all.append(part)
         part.steps += 1
+        part.asked = False
 
 
 OBSERVERS = [IdlePartWatch]

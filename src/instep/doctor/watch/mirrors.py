@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
+from instep.doctor.loss_terms import operation, saved
 from instep.doctor.patches import Called
-from instep.doctor.positions import residuals
+from instep.doctor.positions import LAYERS, NODES, residuals
 from instep.doctor.records import part_class, record_class
 from instep.doctor.row_keys import glimpse
 from instep.doctor.trace import Trace
@@ -100,7 +101,7 @@ class MirrorWatch:
         if mirror.looked < LOOKS:
             equal = bool((given - other).abs().max() <= CLOSE * max(float(other.std()), 1e-2))
             mirror.looked += 1
-            mirror.equal += equal and any(_is_of_itself(kept, other) for kept in residuals(tensor.grad_fn))
+            mirror.equal += equal and (_squares_nothing(tensor.grad_fn, other) or _is_own_target(tensor.grad_fn, other))
             mirror.steps += self._trace.steps > mirror.last_step
             mirror.last_step = self._trace.steps
 
@@ -147,13 +148,68 @@ class MirrorWatch:
         mirror.last_step = self._trace.steps
 
 
-def _is_of_itself(kept: Tensor, given: Tensor) -> bool:
-    """Whether a factor in the graph of a loss is a difference of nothing, or the probabilities of what was given."""
-    if kept.shape != given.shape:
+def _squares_nothing(root: Any, given: Tensor) -> bool:
+    """Whether what a loss squares, or multiplies by, is a difference of nothing."""
+    kept = [each for each in residuals(root) if each.shape == given.shape]
+    return any(bool((each.abs() <= CLOSE * max(float(given.std()), 1e-2)).all()) for each in kept)
+
+
+def _is_own_target(root: Any, given: Tensor) -> bool:
+    """Whether the probabilities of what was given are a constant factor in a loss, and no other weighs the classes.
+
+    With such weights, as the values of actions, the gradient is not zero: the probabilities are weights as well.
+    """
+    pending, seen = [(root, False)], {root}
+    while pending and len(seen) < NODES:
+        node, weighed = pending.pop(0)
+        factors = _constants(node)
+        if not weighed and any(_is_probability(each, given) for each in factors) and not _is_weighed_below(node, given):
+            return True
+        weighed = weighed or any(_weighs(each, given) for each in factors)
+        for child in _children(node):
+            if child not in seen:
+                seen.add(child)
+                pending.append((child, weighed))
+    return False
+
+
+def _is_weighed_below(node: Any, given: Tensor) -> bool:
+    """Whether something multiplies the classes between a node and the logarithm or softmax below it."""
+    pending = list(_children(node))
+    for _ in range(NODES):
+        if not pending:
+            return False
+        below = pending.pop()
+        if any(_weighs(each, given) for each in _constants(below)):
+            return True
+        if not operation(below).startswith(("LogSoftmax", "Softmax", "Log")):
+            pending += _children(below)
+    return True
+
+
+def _children(node: Any) -> list[Any]:
+    return [] if operation(node).startswith(LAYERS) else [child for child, _ in node.next_functions if child is not None]
+
+
+def _constants(node: Any) -> list[Tensor]:
+    """The factors of a product that have no gradient."""
+    if operation(node) != "Mul":
+        return []
+    fixed = [name for name, (child, _) in zip(("self", "other"), node.next_functions, strict=False) if child is None]
+    return [kept.detach() for name in fixed if (kept := saved(node, name)) is not None and kept.is_floating_point()]
+
+
+def _weighs(factor: Tensor, given: Tensor) -> bool:
+    """Whether a factor differs from class to class."""
+    if factor.dim() == 1:
+        return 1 < len(factor) == given.shape[-1]
+    return factor.dim() == given.dim() and factor.shape[1] > 1 and bool((factor != factor.narrow(1, 0, 1)).any())
+
+
+def _is_probability(factor: Tensor, given: Tensor) -> bool:
+    if factor.shape != given.shape:
         return False
-    if bool((kept.abs() <= CLOSE * max(float(given.std()), 1e-2)).all()):
-        return True
-    return any(torch.allclose(kept, (given / heat).softmax(1), atol=CLOSE) for heat in HEATS)
+    return any(torch.allclose(factor, (given / heat).softmax(1).to(factor.dtype), atol=CLOSE) for heat in HEATS)
 
 
 def _prediction(function: str, called: Called, input: Tensor) -> Tensor:

@@ -17,12 +17,13 @@ from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.norms import ENOUGH, LIMIT, Norm, Norms, misfit
-from instep.doctor.watch.swapped_norms import weights_of
+from instep.doctor.watch.swapped_norms import moved_as_a_whole, weights_of
 
 FOLLOWED = 16  # norms whose steps are followed
 FAR = 6.0  # times the largest step of late
 LATE = 8  # steps that are of late
 CALLS = 16  # of an evaluation with such weights that are looked at
+USUAL = 2  # batches of an ordinary evaluation that are looked at
 LARGE = 128  # samples of a batch that says as much as two
 UNFIT = 0.9  # the logarithm of a factor between variances: weights that are rounded, or close by, fit better
 
@@ -30,7 +31,7 @@ UNFIT = 0.9  # the logarithm of a factor between variances: weights that are rou
 class _Live:
     """A norm that is trained, as its last training call has left it."""
 
-    __slots__ = ("mean", "module", "moves", "step", "usual", "weights")
+    __slots__ = ("looked_at", "looks", "mean", "module", "moves", "step", "usual", "weights")
 
     def __init__(self, module: _BatchNorm) -> None:
         self.module = weakref.ref(module)
@@ -39,6 +40,7 @@ class _Live:
         self.step = 0
         self.moves: deque[float] = deque(maxlen=LATE)
         self.usual = 0.0  # the worst fit of an ordinary evaluation
+        self.looked_at, self.looks = -1, 0  # steps at the last of these, and its batches that were looked at
 
 
 class MixedNormWatch:
@@ -85,15 +87,26 @@ class MixedNormWatch:
         live, weights = self._source(module, mean)
         if live is None or weights is None or len(live.moves) < LATE:
             return
-        fit = float(misfit(module, input))
-        if float((weights_of(module) - weights).norm()) <= FAR * max(live.moves):
-            live.usual = max(live.usual, fit)
+        now = weights_of(module)
+        if float((now - weights).norm()) <= FAR * max(live.moves):
+            self._look_at_usual(live, module, input)
             return
+        if not moved_as_a_whole(now, weights):
+            return
+        fit = float(misfit(module, input))
         norm = known or self._new(module, call.root, call)
         norm.eval_calls += 1
         norm.eval_site = norm.eval_site or call.site
         if fit > max(2 * live.usual, UNFIT):
             norm.misfits += [fit] * (2 if len(input) >= LARGE else 1)
+
+    def _look_at_usual(self, live: _Live, module: _BatchNorm, input: Tensor) -> None:
+        """How well the statistics fit in an ordinary evaluation, by its first batches."""
+        if live.looked_at != self._trace.steps:
+            live.looked_at, live.looks = self._trace.steps, 0
+        if live.looks < USUAL:
+            live.looks += 1
+            live.usual = max(live.usual, float(misfit(module, input)))
 
     def _source(self, module: _BatchNorm, mean: Tensor) -> tuple[_Live | None, Tensor | None]:
         """The norm whose statistics these are, and its own weights: of the module itself those of its last training call."""

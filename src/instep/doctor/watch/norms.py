@@ -139,8 +139,10 @@ class NormWatch:
             norm.live += 1
             norm.taught += torch.is_grad_enabled()
             known = self._lives.get(id(module))
-            if weight is not None and module.running_mean is not None and (known is None or known[0]() is not weight):
-                self._lives[id(module)] = (weakref.ref(weight), weakref.ref(module.bias), weakref.ref(module.running_mean))
+            bias, mean = module._parameters.get("bias"), module.running_mean
+            if weight is not None and mean is not None and (known is None or known[0]() is not weight):
+                second = bias if bias is not None else weight  # `norm.bias = None`: a scale alone
+                self._lives[id(module)] = (weakref.ref(weight), weakref.ref(second), weakref.ref(mean))
             if norm.frozen:
                 norm.thawed = max(norm.thawed, norm.frozen)
                 norm.frozen, norm.moved = 0, False
@@ -265,11 +267,12 @@ class NormWatch:
 
     def _look(self, module: _BatchNorm, norm: Norm) -> None:
         mean, var = module.running_mean, module.running_var
-        if mean is None or var is None:
+        if mean is None or var is None or module.weight is None:
             return
         known = self._gradients.parameters.get(id(module.weight))
         norm.optimized = norm.optimized or bool(known is not None and (known.optimizers or known.arrivals))
-        weight, bias = module.weight.detach(), module.bias.detach()
+        weight = module.weight.detach()
+        bias = module.bias.detach() if module.bias is not None else torch.zeros_like(weight)
         if norm.first_look is not None and any(torch.equal(mean, other) for other in self._live_means(mean)):
             return  # the model that is trained has the same: it was trained on with its statistics held
         self._hub.read(_values(mean, var, weight, bias), partial(_judge, norm))

@@ -1,8 +1,9 @@
 """Norms of the user's own that call torch's function: a module that is no BatchNorm and normalises by `F.batch_norm`."""
 
 import weakref
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from instep.doctor.hub import Hub
@@ -30,9 +31,9 @@ class OwnNormWatch:
         stack, call, input = self._calls._stack, self._calls._call, called.argument(0, "input")
         if call is None or not stack or isinstance(stack[-1], _BatchNorm) or not isinstance(input, Tensor) or input.dim() < 2:
             return
-        if called.argument(1, "running_mean") is None:
-            return  # statistics that nobody keeps
-        owner = stack[-1]
+        mean, owner = called.argument(1, "running_mean"), stack[-1]
+        if mean is None or not _keeps(owner, mean):
+            return
         norm = self._norms.get(id(owner))
         if norm is None:
             norm = self._norms[id(owner)] = Norm(type(owner).__name__, call.root, input.shape[1], False)
@@ -48,6 +49,12 @@ class OwnNormWatch:
             norm.graded += 1
             norm.ones += input.shape[0] == 1
             norm.ones_site = call.site
+
+
+def _keeps(owner: nn.Module, mean: Any) -> bool:
+    """Whether statistics are kept, as far as is known: not those that a module repeats for each sample, to norm it by itself."""
+    own = [each for each in owner.buffers(recurse=False) if each.dim() == 1]
+    return not own or any(each is mean for each in own)
 
 
 PATCHES = [Patch("normalises", ("torch.nn.functional:batch_norm",))]

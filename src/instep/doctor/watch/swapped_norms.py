@@ -74,7 +74,7 @@ class SwappedNormWatch:
         now = swaps.live = weights_of(module)
         if before is None or torch.equal(evaluated, now) or float((evaluated - before).norm()) >= float((evaluated - now).norm()):
             return
-        if not _are_kept(module, args, swaps.mean):
+        if not moved_as_a_whole(evaluated, now) or not _are_kept(module, args, swaps.mean):
             return
         if swaps.norm is None:
             name = next((name for name, part in call.module.named_modules() if part is module), "")
@@ -96,8 +96,18 @@ def _are_kept(module: _BatchNorm, args: tuple[Any, ...], before: Tensor | None) 
     return bool(((1 - momentum) * before + momentum * batch - mean).abs().max() <= 1e-3 * (batch - before).abs().max())
 
 
+def moved_as_a_whole(weights: Tensor, before: Tensor) -> bool:
+    """Whether most weights have changed, and none of them to zero: as by an average, not by cutting channels."""
+    changed = weights != before
+    held = int(((weights != 0) | (before != 0)).sum())
+    return int(changed.sum()) >= 0.5 * held and not bool((changed & (weights == 0)).any())
+
+
 def weights_of(module: _BatchNorm) -> Tensor:
-    return torch.cat([module.weight.detach()[:ELEMENTS], module.bias.detach()[:ELEMENTS]])
+    """Some of the scales and shifts; zeros where a norm has none of them, as after `norm.bias = None`."""
+    nothing = torch.zeros(min(module.num_features, ELEMENTS))
+    both: tuple[Tensor | None, ...] = (module.weight, module.bias)
+    return torch.cat([nothing if each is None else each.detach()[:ELEMENTS] for each in both])
 
 
 OBSERVERS = [SwappedNormWatch]
