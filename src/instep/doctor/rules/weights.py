@@ -214,7 +214,7 @@ def _by_hand(trace: Trace) -> Iterator[Finding]:
 def _equal_members(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
     """Whole weights that began equal and still are: parts that learn the same."""
     mine = [fact for fact in trace.part(EqualMemberships).all if fact.optimizer == record.number]
-    same = [fact for fact in mine if fact.moved and not fact.apart and fact.steps >= 20]
+    same = [fact for fact in mine if fact.moved and not fact.apart and not fact.averaged and fact.steps >= 20]
     if not same:
         return
     first = same[0]

@@ -100,6 +100,8 @@ class RereadWatch:
         if fact is None:
             fact = self._part.all[shapes] = Reread(call.site, self._trace.steps, shapes)
         if fact.pairs >= PAIRS:
+            self._current.pop(shapes, None)
+            self._last.pop(shapes, None)
             return
         evaluation = self._current.get(shapes)
         if evaluation is None or evaluation.step != call.step:
@@ -169,6 +171,8 @@ class RereadWatch:
         self._last[shapes] = evaluation
         if last is not None and last.step < evaluation.step and _are_equal(last.labels, evaluation.labels):
             self._compare(self._part.all[shapes], last, evaluation)
+        if self._part.all[shapes].pairs >= PAIRS:
+            self._last.pop(shapes, None)  # nothing is compared any more
 
     def _compare(self, fact: Reread, last: _Evaluation, evaluation: _Evaluation) -> None:
         if [one.shape for one in last.samples] != [one.shape for one in evaluation.samples] or not _fit(evaluation.samples):
