@@ -286,5 +286,5 @@ def _changed_by_hand(trace: Trace) -> Iterator[Finding]:
             evidence={"samples": reread.samples, "readings": reread.compared + 1, "standard_errors": round(strength, 1)},
             where=reread.site,
             since_step=reread.first_step,
-            severity="warning",
+            severity="hint" if reread.in_place >= 0.3 * reread.compared else "warning",  # noise may be what it is about
         )
