@@ -70,7 +70,7 @@ def _kept_by_name(trace: Trace) -> Iterator[Finding]:
             else "best = {name: p.detach().clone() for name, p in params.items()}",
         )
     for copy in part.copies.values():
-        if copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
+        if not copy.others and copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
             yield Finding(
                 "best-weights-aliased",
                 f"{copy.parameters} parameters were copied onto themselves at step {copy.step}: what was kept are the live "

@@ -59,9 +59,12 @@ def targets_out_of_range(trace: Trace) -> Iterator[Finding]:
 
 
 def _without_other_side(trace: Trace) -> Iterator[Finding]:
-    """Labels 0 and 1 for a loss that wants -1 and 1: whatever the model says of a 0 counts nothing, or the same."""
+    """Labels 0 and 1 for a loss that wants -1 and 1: whatever the model says of a 0 counts nothing, or the same.
+
+    Not: zeros that leave out padded pairs. Where they may be that, a hint.
+    """
     for sides in by_phase(trace, trace.part(Sides).all.values()):
-        if sides.zeros < 3 or sides.negative or not trace.has_share(sides.zeros, sides.looked, 0.8):
+        if sides.zeros < 3 or sides.negative or sides.mask or not trace.has_share(sides.zeros, sides.looked, 0.8):
             continue
         yield Finding(
             "targets-out-of-range",
@@ -70,6 +73,7 @@ def _without_other_side(trace: Trace) -> Iterator[Finding]:
             evidence={"calls": sides.calls, "zeros": sides.zeros, "looked": sides.looked, "share": sides.share},
             where=sides.site,
             since_step=sides.first_step,
+            severity=None if sides.meant else "hint",
             fix="target = 2 * target - 1  # 1 and -1",
         )
 

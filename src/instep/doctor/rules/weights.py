@@ -65,7 +65,7 @@ def _hushed(trace: Trace) -> Iterator[Finding]:
 
 def _held_rows(trace: Trace) -> Iterator[Finding]:
     """The same of some rows of a weight, as those of words that are known already."""
-    for fact in trace.part(HeldRows).all.values():
+    for fact in trace.part(HeldRows).all:
         if fact.moves < 4 or not trace.has_share(fact.moves, fact.looks, 0.8):
             continue
         yield Finding(
@@ -82,7 +82,7 @@ def _held_rows(trace: Trace) -> Iterator[Finding]:
 
 def _shrunk(trace: Trace) -> Iterator[Finding]:
     """Frozen weights that all become smaller by one factor: a decay by hand that runs over everything."""
-    facts = [fact for fact in trace.part(HeldRows).shrunk.values() if fact.moves >= 4]
+    facts = [fact for fact in trace.part(HeldRows).shrunk if fact.moves >= 4]
     facts = [fact for fact in facts if trace.has_share(fact.moves, fact.looks, 0.8)]
     if facts:
         yield Finding(
@@ -214,7 +214,7 @@ def _by_hand(trace: Trace) -> Iterator[Finding]:
 def _equal_members(trace: Trace, record: OptimizerRecord) -> Iterator[Finding]:
     """Whole weights that began equal and still are: parts that learn the same."""
     mine = [fact for fact in trace.part(EqualMemberships).all if fact.optimizer == record.number]
-    same = [fact for fact in mine if fact.moved and not fact.apart and fact.steps >= 20]
+    same = [fact for fact in mine if fact.moved and not fact.apart and not fact.averaged and fact.steps >= 20]
     if not same:
         return
     first = same[0]

@@ -165,8 +165,12 @@ class CheckpointWatch:
 
     def _note_trained(self, module: nn.Module) -> None:
         """Remember the shapes and some values of a trained model whose weights somebody takes."""
-        if self._trained_here(module) and (id(module) in self._others or len(self._others) < OTHERS):
-            self._others[id(module)] = [(tuple(tensor.shape), sample(tensor)) for tensor in module.parameters()]
+        if not self._trained_here(module):
+            return
+        self._others.pop(id(module), None)
+        while len(self._others) >= OTHERS:
+            self._others.pop(next(iter(self._others)))  # the oldest: the module may be long gone
+        self._others[id(module)] = [(tuple(tensor.shape), sample(tensor)) for tensor in module.parameters()]
 
     def _trained_here(self, module: nn.Module) -> bool:
         known = (self._gradients.parameters.get(id(tensor)) for tensor in module.parameters())
@@ -180,7 +184,8 @@ class CheckpointWatch:
             theirs = [shape for shape, _ in others]
             fits = sum(min(shapes.count(shape), theirs.count(shape)) for shape in set(theirs))
             if key != id(module) and fits > 1 and fits >= 0.5 * len(shapes):
-                return not any(each in others for each in mine if len(set(each[1])) > 1)
+                told = [each for each in mine if len(set(each[1])) > 1]  # not what is constant, or cannot be read here
+                return bool(told) and any(values for _, values in others) and not any(each in others for each in told)
         return False
 
     def _is_optimized(self, tensor: Tensor) -> bool:

@@ -2,11 +2,13 @@
 weights that a decay by hand makes smaller.
 
 Rows: those whose gradient is there after a backward and gone before the step, always. Gradients that are made sparse lose other
-rows each time.
+rows each time. What a step has moved counts only if it still is so at the next forward or backward: who puts the rows back after
+the step holds them.
 """
 
 import weakref
 from dataclasses import field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
-from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.optimizers import Step
 from instep.doctor.watch.phases import Phases
@@ -27,6 +29,7 @@ PARAMETERS = 8  # whose rows are looked at
 FROZEN = 4
 LARGEST = 1 << 20
 ROWS = 4  # of those that are held, whose values are compared
+LIMIT = 64  # weights of either kind that are known
 
 
 @record_class
@@ -46,8 +49,31 @@ class Held:
 class HeldRows:
     """The part of the trace about them."""
 
-    all: dict[int, Held] = field(default_factory=dict)
-    shrunk: dict[int, Held] = field(default_factory=dict)
+    all: list[Held] = field(default_factory=list)
+    shrunk: list[Held] = field(default_factory=list)
+
+
+class _Rows:
+    """The rows of one weight."""
+
+    __slots__ = ("fact", "held", "reference", "used")
+
+    def __init__(self, tensor: Tensor, rows: Tensor) -> None:
+        self.reference = weakref.ref(tensor)
+        self.held, self.used = torch.zeros_like(rows), torch.zeros_like(rows)  # … had a gradient that was left as it is
+        self.fact: Held | None = None
+
+
+class _Stepped:
+    """Held rows around a step."""
+
+    __slots__ = ("after", "before", "chosen", "known", "site", "step")
+
+    def __init__(self, known: _Rows, chosen: Tensor, before: Tensor) -> None:
+        self.known, self.chosen, self.before = known, chosen, before
+        self.after: Tensor | None = None
+        self.site: str | None = None
+        self.step = 0
 
 
 class HeldRowWatch:
@@ -57,14 +83,23 @@ class HeldRowWatch:
         self._trace, self._part, self._phases = trace, trace.part(HeldRows), trace.part(Phases)
         self._parameters, self._calls = trace.part(Gradients).parameters, trace.part(Calls)
         self._loud: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
-        # weights, which rows have been held so far, and which rows had a gradient that was left as it is
-        self._held: dict[int, tuple[weakref.ref[Tensor], Tensor, Tensor]] = {}
-        self._before: list[tuple[Tensor, Tensor, Tensor]] = []  # weight, rows, their values before the step
-        self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float]]] = {}  # values at the last look
+        self._held: dict[int, _Rows] = {}
+        self._steps: list[_Stepped] = []  # until the next forward or backward
+        self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float], Held | None]] = {}  # values at the last look
 
     def _looks(self) -> bool:
         steps = self._trace.steps
         return 1 <= steps - self._phases.step <= FIRST or steps % EVERY == 0
+
+    def on_rest(self) -> None:
+        self._loud, self._steps = [], []
+
+    def before_call(self, call: Call) -> None:
+        if call.grad and self._steps:
+            self._compare()
+
+    def on_backward(self, *_: Any) -> None:
+        self._compare()
 
     def after_backward(self, _: Called) -> None:
         self._loud = []
@@ -81,39 +116,65 @@ class HeldRowWatch:
                 return
 
     def before_step(self, step: Step) -> None:
-        loud, self._loud, self._before = self._loud, [], []
+        loud, self._loud = self._loud, []
         if step.inside or step.closure:
             return
         for reference, rows in loud:
             tensor = reference()
-            if tensor is None or tensor.grad is None or tensor.grad.shape != tensor.shape:
-                continue
-            now = tensor.grad.detach().flatten(1).any(1)
-            quiet = rows & ~now
-            known = self._held.get(id(tensor))
-            if known is None or known[0]() is not tensor:
-                known = (reference, quiet, torch.zeros_like(quiet))
-            held, used = known[1] | quiet, known[2] | (rows & now)
-            self._held[id(tensor)] = (reference, held, used)
-            chosen = quiet.nonzero().flatten()[:ROWS]
-            if len(chosen) and bool(now.any()) and not bool((held & used).any()):
-                self._before.append((tensor, chosen, tensor.detach()[chosen].clone()))
-            elif (fact := self._part.all.get(id(tensor))) is not None:
-                fact.looks += 1  # rows that are held at one time and used at another, or none of them
+            if tensor is not None and tensor.grad is not None and tensor.grad.shape == tensor.shape:
+                self._note_rows(tensor, rows, tensor.grad.detach().flatten(1).any(1))
         self._note_frozen(step)
 
+    def _note_rows(self, tensor: Tensor, loud: Tensor, now: Tensor) -> None:
+        """Which rows have lost their gradient since the backward, and what they are before the step."""
+        known = self._known(tensor, loud)
+        if known is None:
+            return
+        quiet = loud & ~now
+        known.held |= quiet
+        known.used |= loud & now
+        chosen = quiet.nonzero().flatten()[:ROWS]
+        if len(chosen) and bool(now.any()) and not bool((known.held & known.used).any()):
+            self._steps = [each for each in self._steps if each.known is not known]
+            self._steps.append(_Stepped(known, chosen, tensor.detach()[chosen].clone()))
+        elif known.fact is not None:
+            known.fact.looks += 1  # rows that are held at one time and used at another, or none of them
+
+    def _known(self, tensor: Tensor, rows: Tensor) -> _Rows | None:
+        known = self._held.get(id(tensor))
+        if known is not None and known.reference() is tensor and len(known.held) == len(rows):
+            return known
+        if len(self._held) >= LIMIT:
+            self._held = {key: each for key, each in self._held.items() if each.reference() is not None}
+        if len(self._held) >= LIMIT:
+            return None
+        known = self._held[id(tensor)] = _Rows(tensor, rows)
+        return known
+
     def after_step(self, step: Step) -> None:
-        before, self._before = self._before, []
-        for tensor, rows, values in before:
-            known = self._parameters.get(id(tensor))
-            if known is None:
+        for stepped in self._steps:
+            tensor = stepped.known.reference()
+            if tensor is not None:  # by the last of several optimizers, where that is the one it belongs to
+                stepped.after = tensor.detach()[stepped.chosen].clone()
+                stepped.site, stepped.step = step.site, self._trace.steps - 1
+
+    def _compare(self) -> None:
+        """Whether rows are still where a step has moved them to."""
+        steps, self._steps = self._steps, []
+        for stepped in steps:
+            tensor, known = stepped.known.reference(), stepped.known
+            parameter = self._parameters.get(id(tensor)) if tensor is not None else None
+            if tensor is None or parameter is None or stepped.after is None:
                 continue
-            fact = self._part.all.get(known.key)
-            if fact is None:
-                fact = self._part.all[known.key] = Held(known.name, step.site, self._trace.steps - 1, len(tensor))
-            fact.rows = int(self._held[id(tensor)][1].sum())
-            fact.looks += 1
-            fact.moves += not torch.equal(tensor.detach()[rows], values)
+            if known.fact is None:
+                if len(self._part.all) >= LIMIT:
+                    continue
+                known.fact = Held(parameter.name, stepped.site, stepped.step, len(tensor))
+                self._part.all.append(known.fact)
+            known.fact.rows = int(known.held.sum())
+            known.fact.looks += 1
+            moved = not torch.equal(stepped.before, stepped.after)
+            known.fact.moves += moved and torch.equal(tensor.detach()[stepped.chosen], stepped.after)
 
     def _note_frozen(self, step: Step) -> None:
         """Frozen weights of a model that is trained, from one look to the next."""
@@ -123,18 +184,22 @@ class HeldRowWatch:
         chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _is_table(tensor)]
         last, self._frozen = self._frozen, {}
         for tensor in chosen[:FROZEN]:
-            values = sample(tensor)
-            self._frozen[id(tensor)] = (weakref.ref(tensor), values)
-            before = last.get(id(tensor))
-            if before is None or before[0]() is not tensor:
-                continue
-            fact = self._part.shrunk.get(id(tensor))
-            if fact is None or fact.of != len(tensor):
-                known = self._parameters.get(id(tensor))
-                name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
-                fact = self._part.shrunk[id(tensor)] = Held(name, step.site, self._trace.steps, len(tensor))
-            fact.looks += 1
-            fact.moves += _is_shrunk(before[1], values)
+            values, before = sample(tensor), last.get(id(tensor))
+            fact = None
+            if before is not None and before[0]() is tensor:
+                fact = before[2] or self._new_shrunk(tensor, step)
+                if fact is not None:
+                    fact.looks += 1
+                    fact.moves += _is_shrunk(before[1], values)
+            self._frozen[id(tensor)] = (weakref.ref(tensor), values, fact)
+
+    def _new_shrunk(self, tensor: Tensor, step: Step) -> Held | None:
+        if len(self._part.shrunk) >= LIMIT:
+            return None
+        known = self._parameters.get(id(tensor))
+        name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
+        self._part.shrunk.append(fact := Held(name, step.site, self._trace.steps, len(tensor)))
+        return fact
 
 
 def _is_table(tensor: Tensor) -> bool:

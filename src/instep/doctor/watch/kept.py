@@ -27,6 +27,7 @@ BEST = re.compile(r"(^|_)(best|kept|snapshot|backup)(_|\d|$)", re.IGNORECASE)
 LOOKS = 64  # evaluations before which names are looked at
 TIMES = 4  # of those at one step
 LIMIT = 64
+COPIES = 1024  # into other parameters, whose lines are asked for before any parameter is copied onto itself
 
 
 @record_class
@@ -39,7 +40,7 @@ class KeptName:
     taken_step: int
     step: int
     module: bool  # a model, not a dictionary
-    siblings: bool = False  # other models of its shapes are trained: it is one of several
+    siblings: bool = False  # other models are trained: it is one of several
 
 
 @record_class
@@ -50,6 +51,7 @@ class SelfCopy:
     step: int
     parameters: int = 0
     of: int = 0  # parameters that are optimized
+    others: bool = False  # the line also copies into parameters from elsewhere: one of several is sent to all, itself included
 
 
 @part_class
@@ -72,6 +74,8 @@ class KeptWatch:
         self._free: set[str] = set()  # names that have stood for something else
         self._seen: dict[str, tuple[weakref.ref[Any], int, list[float]]] = {}  # name -> a tensor of it, when, its values then
         self._copied: dict[str | None, set[int]] = {}
+        self._sent: set[str | None] = set()  # lines that copy into parameters from elsewhere
+        self._copies = 0
 
     def before_call(self, call: Call) -> None:
         steps = self._trace.steps
@@ -102,16 +106,30 @@ class KeptWatch:
         known = self._seen.get(key)
         is_known = known is not None and known[0]() is tensor
         if known is None or not is_known:
-            if key in self._free and self._is_optimized(tensor) and len(self._seen) < LIMIT:
+            if not self._is_optimized(tensor):
+                self._forget(key)  # a copy
+            elif key in self._free and (key in self._seen or len(self._seen) < LIMIT):
                 self._seen[key] = (weakref.ref(tensor), self._trace.steps, sample(tensor))
         elif used and known[1] < self._trace.steps and sample(tensor) != known[2]:
             name, model = key.rpartition(":")[2], isinstance(value, nn.Module)
             fact = KeptName(name, call.root.name, call.site, known[1], self._trace.steps, model, self._has_siblings(call))
             self._part.names[name] = fact
 
+    def on_optimizer(self, _: Any, optimizer: torch.optim.Optimizer) -> None:
+        """What an optimizer is made for after it was kept is trained on purpose."""
+        owned = {id(tensor) for group in optimizer.param_groups for tensor in group["params"]}
+        for key, (reference, _step, _values) in list(self._seen.items()):
+            if (tensor := reference()) is None or id(tensor) in owned:
+                self._forget(key)
+
+    def _forget(self, key: str) -> None:
+        self._seen.pop(key, None)
+        self._part.names.pop(key.rpartition(":")[2], None)
+
     def _has_siblings(self, call: Call) -> bool:
-        others = (root for root in self._calls.roots if root.number != call.root.number and root.trained)
-        return any(root.shapes == call.root.shapes for root in others)
+        mine = call.root
+        others = (root for root in self._calls.roots if root is not mine and root.trained and root.parameters)
+        return any(root not in mine.within and mine not in root.within for root in others)
 
     def _is_optimized(self, tensor: Tensor) -> bool:
         """Whether these are the numbers that an optimizer changes."""
@@ -127,15 +145,34 @@ class KeptWatch:
         one, other = called.args[0], called.args[1]
         if one is other or not _is_plain(one) or not _is_plain(other):
             return
-        if one.data_ptr() != other.data_ptr() or one.shape != other.shape or one.numel() < 2:
+        if one.shape != other.shape or one.numel() < 2:
             return
-        places = self._places()
-        site = called.site
-        if one.data_ptr() in places and (site in self._copied or len(self._copied) < LIMIT):
-            copied = self._copied.setdefault(site, set())
-            copied.add(one.data_ptr())
-            fact = self._part.copies.setdefault(site, SelfCopy(site, self._trace.steps))
+        if one.data_ptr() != other.data_ptr():
+            self._note_sent(one, called)
+            return
+        places, site = self._places(), called.site
+        if one.data_ptr() not in places or (site not in self._copied and len(self._copied) >= LIMIT):
+            return
+        copied = self._copied.setdefault(site, set())
+        copied &= places  # of models that are no more, nothing counts
+        copied.add(one.data_ptr())
+        fact = self._part.copies.setdefault(site, SelfCopy(site, self._trace.steps))
+        fact.others = fact.others or site in self._sent
+        if len(copied) * fact.of >= fact.parameters * len(places):
             fact.parameters, fact.of = len(copied), len(places)
+
+    def _note_sent(self, one: Tensor, called: Called) -> None:
+        """A copy from elsewhere: whether it goes into a parameter that is optimized."""
+        waiting = any(not fact.others for fact in self._part.copies.values())
+        if self._copies >= COPIES and not waiting:
+            return
+        self._copies += 1
+        site = called.site
+        if site in self._sent or len(self._sent) >= LIMIT or one.data_ptr() not in self._places():
+            return
+        self._sent.add(site)
+        if site in self._part.copies:
+            self._part.copies[site].others = True
 
 
 def _first_of(value: Any) -> Tensor | None:

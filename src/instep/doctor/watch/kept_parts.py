@@ -21,6 +21,7 @@ from instep.doctor.watch.backwards import Backward, Sentinel
 
 PILED = 5  # looks with more graphs each time that tell
 COLLECTIONS = 3  # of garbage, for a part
+ALL_COLLECTIONS = 6  # for all parts: each of them takes the script's time
 EVERY = 16  # backwards of a line from one count to the next
 PARTS = 4  # of a loss
 SUMS = ("Add", "Sub", "Mul", "Div", "Neg")
@@ -53,6 +54,7 @@ class KeptPartWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part = trace, trace.part(KeptParts)
+        self._collected = 0
         self._graphs: dict[tuple[str | None, int], list[weakref.ref[Sentinel]]] = {}
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
@@ -84,10 +86,11 @@ class KeptPartWatch:
 
     def _look(self, known: KeptPart, graphs: list[Any]) -> None:
         if known.rises == PILED - 1:
-            if known.collected == COLLECTIONS:
-                known.rises = 0  # it was garbage so often
+            if known.collected == COLLECTIONS or self._collected == ALL_COLLECTIONS:
+                known.rises = 0  # it was garbage so often, or nobody knows whether it is
                 return
             known.collected += 1
+            self._collected += 1
             gc.collect()  # a graph in a cycle of references lives until then, and nobody keeps it
         graphs[:] = [graph for graph in graphs if graph() is not None]
         more, fewer = len(graphs) > known.alive, len(graphs) < known.alive

@@ -19,6 +19,7 @@ from instep.doctor.watch.loaders import Loaders, first_tensor
 from instep.doctor.watch.losses import LossKind
 
 LOOKS = 6  # calls to train, and to evaluate, that are looked at
+HANGING = 256  # calls to evaluate, while no set of rows was clean
 MODELS = 8
 SETS = 16
 
@@ -33,6 +34,11 @@ class Nodes:
     looked: int = 0  # losses
     steady: bool = True  # all of them were given the same rows
     evaluated: list[frozenset[int]] = field(default_factory=list)  # the sets of rows, each once
+    unseen: bool = False  # there were evaluations that were not looked at: one of them may be clean
+
+    def hangs(self) -> bool:
+        """Whether rows that are trained on were evaluated on, and none were without."""
+        return bool(self.evaluated) and all(rows & self.trained for rows in self.evaluated)
 
 
 @part_class
@@ -64,13 +70,13 @@ class NodeMaskWatch:
         if call.grad:
             self._same[number] = self._same.get(number, 0) + 1 if same else 0
             self._inputs[number] = weakref.ref(input)
-        looks = self._looks.get((number, call.grad), 0)
-        if (
-            same
-            and self._same.get(number, 0) >= 3
-            and looks < LOOKS
-            and (number in self._part.all or len(self._part.all) < MODELS)
-        ):
+        looks, nodes = self._looks.get((number, call.grad), 0), self._part.all.get(number)
+        if not same or self._same.get(number, 0) < 3 or (nodes is None and len(self._part.all) >= MODELS):
+            return
+        hanging = not call.grad and nodes is not None and nodes.hangs()
+        if hanging and nodes is not None and looks >= HANGING:
+            nodes.unseen = True
+        elif looks < LOOKS or hanging:
             self._looks[number, call.grad] = looks + 1
             self._output = (number, call.grad, call.site, {key: place for place, key in enumerate(row_keys(output))})
 
@@ -97,7 +103,7 @@ class NodeMaskWatch:
         if grad:
             nodes.steady = nodes.steady and (not nodes.looked or found == nodes.trained)
             nodes.trained, nodes.looked = found, nodes.looked + 1
-        elif found not in nodes.evaluated and len(nodes.evaluated) < SETS:
+        elif found not in nodes.evaluated and (len(nodes.evaluated) < SETS or (nodes.hangs() and not found & nodes.trained)):
             nodes.evaluated.append(found)
             nodes.site, nodes.first_step = site, self._trace.steps
 

@@ -15,6 +15,7 @@ from instep.doctor.trace import Trace
 from instep.doctor.watch.losses import LossKind
 
 PLACES = {"soft_margin_loss": 1, "hinge_embedding_loss": 1, "margin_ranking_loss": 2, "cosine_embedding_loss": 2}  # of the target
+MASKS = ("margin_ranking_loss", "cosine_embedding_loss")  # where a target of 0 gives no gradient: it may stand for padding
 LIMIT = 64
 LOOKS = 16  # calls of a line that are looked at one by one, then every 16th
 
@@ -31,6 +32,8 @@ class Side(Tally):
     zeros: int = 0  # of those: all targets are 0 or 1, some of either
     negative: int = 0  # of those: some target was below 0
     share: float = 0.0  # of zeros, the largest
+    mask: bool = False  # the loss is not the mean over all: zeros leave out pairs, and somebody else divides
+    meant: bool = False  # zeros cannot stand for padding: a margin is given that only targets of -1 have to do with
 
 
 @part_class
@@ -58,6 +61,11 @@ class SideWatch:
             if len(self._part.all) < LIMIT:
                 self._part.all[(kind.function, kind.site)] = side
         side.calls += 1
+        if kind.function in MASKS:
+            side.mask = side.mask or called.argument(6, "reduction", "mean") != "mean"
+            side.meant = kind.function == "cosine_embedding_loss" and bool(called.argument(3, "margin", 0.0))
+        else:
+            side.meant = True
         if side.calls <= LOOKS or side.calls % 16 == 0:
             given = target.detach().float()
             zeros, ones = given == 0, given == 1
