@@ -44,7 +44,7 @@ def make(**changes: Any) -> Trainer:
         "valid": X[:13],
         "epochs": 2,
         "batch_size": 12,
-        "log_every": 3,
+        "log_every": 2,
         "progress": False,
     }
     return Trainer(net(), **(arguments | changes))
