@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.peer.contestants import CONTESTANTS
-from benchmarks.peer.results import Measure, Results
+from benchmarks.peer.results import Measure, Results, quartiles
 from benchmarks.peer.work import WORKS
 
 
@@ -34,8 +34,7 @@ def judge(results: Results) -> list[Aim]:
 
 
 def first_among_libraries(results: Results) -> Iterator[Aim]:
-    """One aim for all rows. The measured side names the rows in which another library's median is better: it is ahead where it
-    was faster in three of four measurements or more, else level."""
+    """One aim for all rows: the measured side names those in which another library is ahead, or level: the quartiles overlap."""
     ahead: list[str] = []
     level: list[str] = []
     rows = 0
@@ -50,13 +49,13 @@ def first_among_libraries(results: Results) -> Iterator[Aim]:
             best = min(others, key=lambda name: others[name].median())
             speed = results.speed(work, int(threads), "instep", best)
             if speed is not None and speed < 1.0:
-                beside = results.seconds_beside(work, int(threads), "instep", best)
-                is_ahead = sum(theirs < mine for mine, theirs in beside) >= 0.75 * len(beside)
+                mine, theirs = zip(*results.seconds_beside(work, int(threads), "instep", best), strict=True)
+                is_ahead = quartiles(theirs)[1] < quartiles(mine)[0]
                 said = f"{CONTESTANTS[best].label} in `{work}` with {plural(int(threads))} (Instep {speed:.2f} ×)"
                 (ahead if is_ahead else level).append(said)
     if rows:
         parts = [f"first in {rows - len(ahead) - len(level)} of {rows} rows"]
-        parts += [f"level, faster in fewer than three of four measurements: {', '.join(level)}"] if level else []
+        parts += [f"level, with quartiles that overlap: {', '.join(level)}"] if level else []
         parts += [f"ahead: {', '.join(ahead)}"] if ahead else []
         yield Aim("first among libraries in every row", "; ".join(parts), not ahead and not level)
 
@@ -87,7 +86,8 @@ def defaults(results: Results, work: str) -> Iterator[Aim]:
 
 def start(results: Results) -> Iterator[Aim]:
     if beside := results.seconds_beside("start", 1, "instep", "plain"):
-        more = statistics.median(mine - plain for mine, plain in beside)
+        mine, plain = zip(*beside, strict=True)
+        more = statistics.median(mine) - statistics.median(plain)
         yield Aim("`start`: at most 0.3 s more than the plain loop's process", f"{more:+.2f} s", more <= 0.3)
 
 
@@ -101,7 +101,8 @@ def resume(results: Results) -> Iterator[Aim]:
 def checkpoint(results: Results) -> Iterator[Aim]:
     for against, name in (("hand", "torch.save and a sync of the disk"), ("plain", "torch.save without a sync")):
         if beside := results.seconds_beside("checkpoint", 1, "instep", against):
-            share = statistics.median(mine / theirs for mine, theirs in beside)
+            mine, theirs = zip(*beside, strict=True)
+            share = statistics.median(mine) / statistics.median(theirs)
             yield Aim(f"`checkpoint`, a core free to write: at most 25 % of {name}", f"{share:.0%}", share <= 0.25)
 
 

@@ -1,6 +1,7 @@
 """What was measured: medians, quartiles and ratios, and whether a contestant did the work at all."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -38,10 +39,7 @@ class Entry:
         return statistics.median(self.seconds(measure))
 
     def quartiles(self) -> tuple[float, float]:
-        if len(self.train_s) < 2:
-            return self.train_s[0], self.train_s[0]
-        low, _, high = statistics.quantiles(self.train_s, n=4, method="inclusive")
-        return low, high
+        return quartiles(self.train_s)
 
     def __bool__(self) -> bool:
         return bool(self.train_s) and self.failed is None
@@ -89,6 +87,13 @@ class Results:
             for work, rows in told["entries"].items()
         }
         return cls(told["machine"], told["versions"], told["rounds"], entries, told.get("pairs", {}))
+
+
+def quartiles(seconds: Sequence[float]) -> tuple[float, float]:
+    if len(seconds) < 2:
+        return seconds[0], seconds[0]
+    low, _, high = statistics.quantiles(seconds, n=4, method="inclusive")
+    return low, high
 
 
 def check_trained(entry: Entry, answer: dict[str, Any], weights: Path, plain: Path, plain_loss: float | None) -> None:
