@@ -6,6 +6,7 @@ lies at one place along one axis: also where batch and time are folded into one 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from instep.doctor.sites import Locator
 
 LIMIT = 4000  # operations of a forward
 LARGEST = 1 << 20  # numbers in what an operation gives
+Run = list[tuple[str, str | None, Tensor]]  # name, line and result of each operation of a forward
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Record(TorchFunctionMode):
 
     def __init__(self, locator: Locator) -> None:
         super().__init__()
-        self.kept: list[tuple[str, str | None, Tensor]] = []
+        self.kept: Run = []
         self._locator = locator
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
@@ -47,7 +49,18 @@ def find_mixing(
 ) -> Mixing | None:
     """The first operation of a forward whose result is not apart, from two runs, the second with that sample replaced; None
     where it cannot be told."""
-    runs: list[list[tuple[str, str | None, Tensor]]] = []
+    return first_mixing(plain, replaced, partial(are_apart, batch=batch, sample=sample), locator)
+
+
+def first_mixing(
+    plain: Callable[[], Any],
+    replaced: Callable[[], Any],
+    apart: Callable[[Tensor], bool],
+    locator: Locator,
+    runs: list[Run] | None = None,
+) -> Mixing | None:
+    """The same by any measure of what is apart; `runs` is filled with what the operations of both runs gave."""
+    runs = [] if runs is None else runs
     for run in (plain, replaced):
         with Record(locator) as record:
             run()
@@ -56,7 +69,7 @@ def find_mixing(
     if [(name, site) for name, site, _ in before] != [(name, site) for name, site, _ in after]:
         return None  # it does other things with other numbers
     for index, ((name, site, one), (_, _, other)) in enumerate(zip(before, after, strict=True)):
-        if one.shape != other.shape or are_apart(one != other, batch, sample):
+        if one.shape != other.shape or apart(one != other):
             continue
         return Mixing(name.strip("_"), site, index)
     return None

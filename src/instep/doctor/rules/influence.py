@@ -7,6 +7,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Calls
+from instep.doctor.watch.graph_batches import GraphBatches
 from instep.doctor.watch.influence import Influences
 
 
@@ -32,6 +33,29 @@ def batch_mixed(trace: Trace) -> Iterator[Finding]:
             since_step=fact.step,
         )
     yield from _by_statistics(trace)
+    yield from _by_weights_over_nodes(trace)
+
+
+def _by_weights_over_nodes(trace: Trace) -> Iterator[Finding]:
+    """Batches of graphs or sets whose attention is normalised over the nodes of all samples."""
+    for fact in trace.part(GraphBatches).weights.values():
+        yield Finding(
+            "batch-mixed",
+            f"Weights sum to 1 over all {fact.nodes} nodes of the {fact.samples} samples of a batch, not over those of each "
+            f"sample: replacing one sample changed the outputs of {fact.reached} others, by up to {fact.moved:.2g} of their "
+            "spread.",
+            evidence={
+                "samples": fact.samples,
+                "nodes": fact.nodes,
+                "reached": fact.reached,
+                "largest_change": round(fact.moved, 4),
+                "operation": fact.operation,
+                "called_at": fact.site,
+            },
+            where=fact.operation_site or fact.site,
+            since_step=fact.step,
+            fix="weights = scores.exp(); weights / zeros.index_add(0, owner, weights)[owner]  # a softmax of each sample",
+        )
 
 
 def _by_statistics(trace: Trace) -> Iterator[Finding]:
