@@ -116,10 +116,8 @@ def from_loss(loss: LossFunction, count: Count | None = None, *, added: str | No
         from instep.loop.signatures import require_call  # an update cycle alone needs none of it
 
         require_call("loss", loss, ("output", "target"), "use objective=f(model, batch) for what needs less or more")
-        objective: Objective = functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target)
-    else:
-        objective = functools.partial(_known_objective, _found_when_called(loss), counted)
-    return objective if added is None else functools.partial(objective, added=added)
+        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target, added)
+    return functools.partial(_known_objective, _found_when_called(loss), counted, added)
 
 
 def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
@@ -153,7 +151,7 @@ def _by_target(batch: Any) -> int | None:
 
 
 def _plain_objective(
-    loss: LossFunction, ignore_index: int | None, count: Count, model: nn.Module, batch: Any, added: str | None = None
+    loss: LossFunction, ignore_index: int | None, count: Count, added: str | None, model: nn.Module, batch: Any
 ) -> Loss:
     x, target = _input_and_target(batch, added)
     output = call_model(model, x)
@@ -166,7 +164,7 @@ def _plain_objective(
     return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 
-def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any, added: str | None = None) -> Loss:
+def _known_objective(loss: LossFunction, counted: Counted, added: str | None, model: nn.Module, batch: Any) -> Loss:
     x, target = _input_and_target(batch, added)
     output = call_model(model, x)
     arguments = counted.arguments(output, target)
