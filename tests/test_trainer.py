@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import instep
 import tiny
 from instep import Evaluation, History, Loss, OneCycle, Trainer, Update, keys
-from instep.data import Order
+from instep.data import Order, pad, source
 from instep.errors import DescriptionError, Interrupted, NonFiniteLoss, ObjectiveError, UpdateError
 from instep.optim.freeze import freeze
 from instep.optim.groups import param_groups
@@ -721,6 +721,13 @@ def test_evaluating_without_data() -> None:
 def test_batches_that_the_loss_cannot_take() -> None:
     with pytest.raises(ObjectiveError, match=r"loss= works on batches \(x, y\), this batch is a Tensor"):
         make(train=X).fit()
+    words = r"is a mapping with x, y; name the target with data\.source\(…, target=…\), or pass objective=f\(model, batch\)\."
+    with pytest.raises(ObjectiveError, match=words):
+        make(train={"x": X, "y": Y}).fit()
+    for give, collate in (("mask", pad()), ("lengths", pad(give="lengths"))):
+        words = rf"is a tuple of 3, since pad\(\) adds the {give} of what it .* pad\(…, give=None\), or .* x, y, {give} = batch\."
+        with pytest.raises(ObjectiveError, match=words):
+            make(train=source(list(zip(X, Y, strict=True)), collate_fn=collate)).fit()
 
 
 def test_a_run_without_validation_data_says_a_line_an_epoch(capsys: pytest.CaptureFixture[str]) -> None:

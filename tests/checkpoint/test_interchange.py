@@ -48,7 +48,9 @@ def test_what_is_saved_is_loaded(tmp_path: Path, build: Callable[[], nn.Module],
     saved, loaded = build(), build()
     path = tmp_path / f"model.{ending}"
     save_model(saved, path)
-    assert load_model(loaded, path) == Difference()
+    found = load_model(loaded, path)
+    assert found == Difference()
+    assert (str(found), repr(found)) == (f"all {found.loaded} tensors fit and were loaded", f"<{found}>")
     assert same(saved, loaded)
     assert os.listdir(tmp_path) == [path.name]
 

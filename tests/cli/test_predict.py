@@ -14,6 +14,8 @@ from torch import nn
 from cli.recorded import trained
 from cli.said import BUILD, Instep
 from instep.checkpoint.interchange import load_model
+from instep.cli.export import describe
+from instep.cli.rebuild import rebuild
 
 pytestmark = pytest.mark.usefixtures("build_file")
 X = torch.linspace(-1, 1, 28).reshape(7, 4)
@@ -167,6 +169,10 @@ def test_rows_of_a_table_go_by_the_names_that_the_run_kept(instep: Instep) -> No
     torch.testing.assert_close(torch.from_numpy(np.load("p.npy")), expected)
     said = instep("predict", str(run), "few.csv")
     assert (said.code, said.err) == (2, "instep: few.csv lacks the column b of the training data; it has a, y.\n")
+    Path("gaps.csv").write_text('a,y,b\n1,"two\nlines",2\n\n3,x,\n')  # the gap is in line 5 of the file
+    said = instep("predict", str(run), "gaps.csv")
+    words = "column 'b' of gaps.csv has no value in line 5; fill it (frame.fillna) or drop the row."
+    assert (said.code, words in " ".join(said.err.split())) == (2, True), said.err
     if importlib.util.find_spec("pyarrow") is None:
         Path("rows.parquet").write_bytes(b"PAR1")
         said = instep("predict", str(run), "rows.parquet")
@@ -229,6 +235,12 @@ def test_classes_have_their_names(instep: Instep, options: tuple[str, ...]) -> N
     for *scores, predicted in rows:
         assert predicted == head[max(range(3), key=lambda place: float(scores[place]))]
     assert "used" in instep("predict", "runs/kinds", "rows.csv").out.splitlines()[3]
+    assert instep("report", "runs/kinds", "--samples").code == 0
+    page = Path("runs/kinds/report.html").read_text()
+    assert '"names":["new","old","used"]' in page.replace(", ", ",").replace(": ", ":")
+    assert "[0] is a, b" in page
+    described = json.loads(describe(rebuild(Path("runs/kinds"), None, None, None)))
+    assert (described["columns"], described["classes"]) == (["a", "b"], ["new", "old", "used"])
 
 
 def test_a_csv_without_names_of_classes(instep: Instep) -> None:

@@ -106,6 +106,7 @@ def test_fresh_moves_the_old_run_aside(instep: Instep) -> None:
     assert other.code == 2
     assert "runs/my holds a run with another description (before -> now):" in other.err
     assert "hyper_parameters.lr: 0.1 -> 0.2" in other.err
+    assert other.err.count("lr: 0.1 -> 0.2") == 1
     assert other.err.endswith(
         "\nTrain in a new folder with --new (runs/my-2) or --folder PATH, or move the old run aside with --fresh. To go on with "
         "the old run under these changes: --allow-changes lr\n"

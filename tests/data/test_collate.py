@@ -150,6 +150,8 @@ def test_of_which_sequence_and_to_which_length() -> None:
 def test_vectors_are_padded_along_their_first_dimension_only() -> None:
     source = as_source(Shaped(torch.zeros(4, 2), torch.zeros(3, 2)), "train", Reading(collate=pad(give=None)))
     assert source.fetch(torch.tensor([2, 6]), Position(0, 0, 0)).shape == (2, 4, 2)
+    source = as_source([torch.zeros(4), torch.zeros(2)], "data", Reading(collate=pad(give=None)))  # bare tensors are samples
+    assert source.fetch(torch.tensor([0, 1]), Position(0, 0, 0)).shape == (2, 4)
     source = as_source(Shaped(torch.zeros(4, 2), torch.zeros(4, 3)), "train", Reading(collate=pad()))
     words = r"sample 6 of train has the shape \(4, 3\) at \[0\], and only the first dimension may differ, sample 2 has \(4, 2\)"
     with pytest.raises(DataError, match=words):

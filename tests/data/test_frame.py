@@ -88,13 +88,13 @@ def test_pandas_itself() -> None:
     x, y = source.fetch(torch.tensor([2, 1]), None)  # type: ignore[arg-type]
     assert (x.tolist(), y.tolist()) == ([[3, 2.5], [2, 1.5]], [1, 0])
     frame["age"] = pandas.array([1, None, 3], dtype="Int64")
-    with pytest.raises(DescriptionError, match="column 'age' of train has no value in row 1"):
+    with pytest.raises(DescriptionError, match=r"column 'age' of train has no value in frame\.iloc\[1\]"):
         as_source(frame, "train", Reading(target="kind"))
     frame = pandas.DataFrame({"a": ["x", "y"], "b": [1, 2]})
     for target, words in (("b", "column 'a' of train holds"), ("a", "target 'a' of train holds")):
         with pytest.raises(DescriptionError, match=words):
             as_source(frame, "train", Reading(target=target))
-    with pytest.raises(DescriptionError, match="target 'kind' of train has no value in row 1; fill or drop it"):
+    with pytest.raises(DescriptionError, match=r"target 'kind' of train has no value in frame\.iloc\[1\]; fill or drop it"):
         as_source(pandas.DataFrame({"x": [1, 2], "kind": pandas.Categorical(["a", None])}), "train", Reading(target="kind"))
     with pytest.raises(DescriptionError, match=r"train is a frame; say with data\.source\(frame, target="):
         as_source(frame, "train")

@@ -16,6 +16,7 @@ from instep.data import pad, source, weighted
 from instep.data.feed import Feed
 from instep.data.preview.preview import look
 from instep.data.preview.summary import Preview
+from instep.data.sources.data_names import DataNames
 
 X, Y = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
 
@@ -71,6 +72,32 @@ def test_every_structure() -> None:
     assert train.classes == {0: 20, 1: 20, 2: 20}
     (train,) = preview(Counting(20, 20)).sets
     assert (train.total, train.seen) == (20, 20)
+
+
+class Animals(Squares):
+    classes: tuple[str, ...] = ("cat", "dog")
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(1, 8, 8), index % 2
+
+
+def test_names_that_the_data_has() -> None:
+    shown = preview(Subset(Animals(), range(6)))
+    assert shown.sets[0].names.classes == ("cat", "dog")
+    assert set(shown.captions) == {"cat", "dog"}
+    listed = Animals()
+    listed.classes = tuple("abcdefghij")  # the class of each sample
+    assert preview(listed).sets[0].names == DataNames()
+    pandas = pytest.importorskip("pandas")
+    kinds = pandas.Categorical(["new", "old", "old"] * 4, categories=["new", "none", "old"])
+    frame = pandas.DataFrame({"a": X[:12, 0].numpy(), "b": 1.0, "kind": kinds})
+    shown = preview(frame, 0.25, target="kind")
+    assert [(each.columns[0].features, each.columns[1].called) for each in shown.sets] == [(("a", "b"), "kind")] * 2
+    assert shown.sets[0].names.classes == ("new", "none", "old")
+    assert "feature 'b' is the same in every sample of train[0] that was looked at" in shown.warnings
+    assert "class none has no sample in train" in shown.warnings
+    (wide,) = preview(frame, target="kind", transform=lambda sample: (sample[0].repeat(2), sample[1])).sets
+    assert wide.columns[0].features == ()
 
 
 def test_padding_and_tokens() -> None:

@@ -154,7 +154,15 @@ def samples(n: int) -> Iterator[int]:
         ((X[:0], Y[:0]), "train holds no sample"),
         (Subset(Squares(), []), "train holds no sample"),
         (torch.tensor(3.0), "train is a single number; pass a tensor with one entry a sample"),
-        ([X, X], r"train is a list of 2 tensors, which could be columns or samples; pass a tuple \(x, y\)"),
+        (
+            [X, X],
+            r"train is a list of 2 tensors, .* where each is a sample pass torch\.stack\(train\), or \[\(x, y\), …\] with a",
+        ),
+        (
+            [X, X[:3]],
+            r"pass data\.source\(\[\(x,\) for x in train\], collate_fn=…\), since their shapes differ, or .* a tuple: \(x, y\)",
+        ),
+        ([X.numpy()], r"a list of 1 tensor, .* sample pass np\.stack\(train\)"),
         ({"a": 1}, "train is a dict without a tensor in it"),
         (42, "train is of type int; pass tensors, arrays"),
         ("data.csv", "train is of type str; pass tensors, arrays"),

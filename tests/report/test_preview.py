@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 
 from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
+from instep.data.sources.data_names import DataNames
 from instep.report.picture_grid import for_file, for_terminal, grid, resized
 from instep.report.png import SIGNATURE, png
 from instep.report.preview import picture_file, render
@@ -48,6 +49,19 @@ def test_sets_as_tables() -> None:
         "warning: something is odd about this data, and this sentence",
         "         is longer than the width of it",
     ]
+
+
+def test_columns_and_classes_have_the_names_that_the_data_has() -> None:
+    columns = (
+        ColumnSummary("[0]", "float32", (30,), -1.5, 2.25, 0.1, 1.0, features=("age\x1b[31m", *(f"f{i}" for i in range(29)))),
+        ColumnSummary("[1]", "int64", (), 0, 2, 0.25, 0.4, called="kind"),
+    )
+    summary = SetSummary("train", 4, 4, columns, {0: 3, 1: 1}, names=DataNames((), "kind", ("new", "used")))
+    lines = render(Preview((summary,)), width=60).splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("[1] kind  int64    one a sample"))
+    assert lines[at + 1].startswith("  [0] is age [31m, f0, f1, f2")
+    assert any(line.endswith("f22 and 6 more") for line in lines[at + 2 :])
+    assert [line.split()[:2] for line in lines[-2:]] == [["new", "3"], ["used", "1"]]
 
 
 def test_unknown_lengths_and_many_classes() -> None:

@@ -10,9 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import TensorDataset
 
+import tiny
 from instep import OneCycle
 from instep.data.sources.recognize import as_source
+from instep.report.classification import class_names
 from instep.run.description import as_setting
 from instep.run.fingerprint import fingerprint
 
@@ -51,3 +54,19 @@ def test_data_is_told_apart_by_length_structure_and_content() -> None:
     prints = [fingerprint(as_source(data, "train")) for data in (x, x[:99], x.long(), (x, x), x + 1)]
     assert len({json.dumps(found) for found in prints}) == 5
     assert prints[0]["samples"] == 100
+
+
+class Animals(TensorDataset):
+    """As torchvision's: the names of its classes are an attribute."""
+
+    classes = ("cat", "dog")
+
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
+
+
+def test_the_names_of_classes_are_kept() -> None:
+    train = tiny.make(train=Animals(tiny.X, tiny.Y), valid=0.2).run.describe()["data"]
+    assert train["train"]["classes"] == train["valid"]["classes"] == {"target": ["cat", "dog"]}
+    assert class_names({"data": train}) == ("cat", "dog")
+    assert "classes" not in tiny.make(train=(tiny.X, tiny.Y)).run.describe()["data"]["train"]

@@ -124,6 +124,16 @@ def test_a_folder_says_from_which_steps_it_was_resumed(tmp_path: Path) -> None:
     assert seconds_trained(run.history.rows) == clocks[-1]
 
 
+def test_a_finished_run_that_is_started_again_was_not_resumed(tmp_path: Path) -> None:
+    """Its test data is evaluated once more; the clock of that row goes on all the same."""
+    for _ in range(3):
+        make(tmp_path, test=(X, Y)).fit()
+    run = read_run(tmp_path)
+    assert run.resumed == []
+    assert run.history.rows[-1]["kind"] == "test"
+    assert run.trained_s == run.history.rows[-1]["clock"]["seconds"]
+
+
 def test_the_clock_goes_on_after_rows_that_have_none() -> None:
     trainer = make(None, log_every=1)
     stop_at(trainer, 7)

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 import tiny
 from instep import OneCycle, Trainer
-from instep.errors import CheckpointError, DescriptionError, FolderError, NonFiniteLoss, UpdateError
+from instep.errors import ChangedRun, CheckpointError, DescriptionError, FolderError, NonFiniteLoss, UpdateError
 from instep.optim.freeze import freeze
+from instep.run.changes import require_same
 from instep.schedules import Step
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -145,6 +146,15 @@ def test_another_description_is_refused_with_both_sides(run: Path, changes: dict
         make(run, **changes).fit()
     assert "holds a run with another description (before -> now)" in str(caught.value)
     make(run).fit()  # the folder is as it was, and free
+
+
+def test_what_a_hyper_parameter_changes_is_listed_once() -> None:
+    before, now = ({"hyper_parameters": {"patience": n}, "settings": {"patience": n, "seed": n}} for n in (3, 5))
+    with pytest.raises(ChangedRun) as caught:
+        require_same(before, now, allowed=(), folder="runs/a", longer_is_fine=False)
+    assert caught.value.changes.splitlines()[1:] == ["  hyper_parameters.patience: 3 -> 5", "  settings.seed: 3 -> 5"]
+    assert caught.value.names == ("patience", "seed")
+    assert require_same(before, now, allowed=("patience", "seed"), folder="runs/a", longer_is_fine=False).is_changed
 
 
 def test_another_freezing_is_another_run(run: Path) -> None:

@@ -36,6 +36,12 @@ def test_one_sample_is_told_how_to_be_a_batch() -> None:
     with pytest.raises(ObjectiveError) as caught:
         make().predict(X[:, :2])
     assert "x[None]" not in str(caught.value)
+    for rows, words in (
+        ((X[0], X[1]), r"Each entry has the shape of one sample; as a batch they are torch\.stack\(data\)\."),
+        (X[:2].tolist(), r"A list is read as a sample of several entries; as rows of numbers they are torch\.tensor\(data\)\."),
+    ):
+        with pytest.raises(ObjectiveError, match=words):
+            make().predict(rows)
 
 
 def test_the_training_data_has_no_name_in_an_evaluation() -> None:

@@ -1,8 +1,11 @@
 """`fit_cycles`: cycles that are trained and said; and what does not fit together. Going on is in promises/test_cycles."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +17,10 @@ from cycled import LENGTH, fitted, last, rows, trainer
 from instep import Loss, OneCycle, Trainer
 from instep.cli import main
 from instep.data import source
-from instep.errors import DescriptionError, InstepError, Notice, UpdateError
+from instep.errors import DescriptionError, InstepError, Interrupted, Notice, UpdateError
+from instep.run import logbook
 from instep.run.history import HistoryFile
+from instep.run.run_files import read_run
 from instep.schedules import Constant, Linear
 from tiny import CLASSES, FEATURES, TASKS
 
@@ -217,6 +222,25 @@ def test_other_options_than_it_was_begun_with(tmp_path: Path) -> None:
         fitted(run, steps=40)
     with pytest.raises(DescriptionError, match=words):
         fitted(trainer(tmp_path), steps=40)
+
+
+def test_the_seconds_of_a_range_test_are_kept_where_the_run_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, passed_s = trainer(tmp_path), [0.0]
+    monkeypatch.setattr(logbook, "time", SimpleNamespace(perf_counter=lambda: passed_s[0]))
+
+    def stop_after_test(test: dict[str, Any]) -> None:
+        passed_s[0] += 100
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(run.run, "keep_range_test", stop_after_test)
+    with pytest.raises(Interrupted):
+        fitted(run)
+    assert read_run(tmp_path).trained_s == 100
+    passed_s[0] = 1000  # on the clock of another process
+    again = trainer(tmp_path)
+    fitted(again, max_cycles=1)
+    assert last(again)["clock"]["seconds"] == read_run(tmp_path).trained_s == 100
+    assert "paused_after_s" not in read_run(tmp_path).description
 
 
 def test_what_fit_cycles_cannot_do() -> None:

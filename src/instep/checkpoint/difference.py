@@ -1,7 +1,7 @@
 """Difference: what does not fit between the weights of a model and those of a file, as data and as a table for people."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -28,15 +28,17 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class Difference:
-    """All that does not fit. True where there is something.
+    """All that does not fit, and how much does. True where something does not.
 
     `missing` names are in the model only, `unexpected` ones in the file only. A `dtype` differs where the model's could not hold
     the file's values; bfloat16 into float32 is none. `tied` is one tensor in the model and two different ones in the file.
-    `repaired` names had prefixes of wrappers (`module.`, `_orig_mod.`) that were left out or put in.
+    `repaired` names had prefixes of wrappers (`module.`, `_orig_mod.`) that were left out or put in. `loaded` is how many
+    tensors the model got.
     """
 
     mismatches: tuple[Mismatch, ...] = ()
     repaired: int = 0
+    loaded: int = field(default=0, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.mismatches)
@@ -53,11 +55,17 @@ class Difference:
     def unexpected(self) -> list[str]:
         return self.names("unexpected")
 
+    def __repr__(self) -> str:
+        """What Python and a notebook show of what `load_model` returns."""
+        return f"<{self}>" if not self.mismatches else f"<{self.loaded:,} loaded, {len(self.mismatches):,} did not fit:\n{self}>"
+
     def __str__(self) -> str:
         from instep.text import clean, columns
 
         if not self.mismatches:
-            return "no difference"
+            return (
+                f"all {self.loaded:,} tensors fit and were loaded" if self.loaded != 1 else "the one tensor fits and was loaded"
+            )
         rows = [(mismatch.kind, clean(mismatch.name), mismatch.model, mismatch.file) for mismatch in self.mismatches[:SHOWN]]
         lines = columns(("", "name", "model", "file"), rows, left=("", "name", "model", "file"))
         more = len(self.mismatches) - SHOWN

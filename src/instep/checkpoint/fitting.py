@@ -60,7 +60,7 @@ def apply_all(fittings: Sequence[Fitting], where: object, *, strict: bool) -> Di
         )
     for fitting in fittings:
         fitting.apply()
-    return difference
+    return replace(difference, loaded=sum(len(fitting.state) for fitting in fittings))
 
 
 def require_state(state: Any, where: object) -> State:

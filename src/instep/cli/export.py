@@ -17,6 +17,8 @@ from instep.cli import rebuild
 from instep.cli.border import WrongUse
 from instep.cli.options import parse
 from instep.errors import DescriptionError
+from instep.report.classification import class_names
+from instep.run.run_files import section
 from instep.text import fold_for
 
 
@@ -32,14 +34,14 @@ class Format(NamedTuple):
 def _write_pt2(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.checkpoint.exported import write_exported
 
-    write_exported(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep.json": _describe(found)})
+    write_exported(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep.json": describe(found)})
     return f"; run it with torch.export.load({str(output)!r}).module()(inputs)"
 
 
 def _write_onnx(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.integrations.onnx import write_onnx
 
-    write_onnx(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep": _describe(found)})
+    write_onnx(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep": describe(found)})
     return f"; run it with onnxruntime.InferenceSession({str(output)!r})"
 
 
@@ -138,12 +140,16 @@ def _format_of(output: Path | None) -> str:
     raise WrongUse(f"{output} does not say which format it is to have; end it in one of {known}, or say --to")
 
 
-def _describe(found: rebuild.RebuiltRun) -> str:
+def describe(found: rebuild.RebuiltRun) -> str:
+    """What a model without its run cannot say: of a table, the columns in the order of the inputs; the names of the classes."""
+    said, train = found.run.description, section(section(found.run.description, "data"), "train")
     return json.dumps(
         {
             "run": found.run.path.name,
             "step": found.step,
             "weights": found.weights,
-            "hyper_parameters": found.run.description.get("hyper_parameters"),
+            "hyper_parameters": said.get("hyper_parameters"),
+            **({"columns": train["names"]} if train.get("names") else {}),
+            **({"classes": list(classes)} if (classes := class_names(said)) else {}),
         }
     )

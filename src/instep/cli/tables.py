@@ -1,7 +1,9 @@
 """Tables of new rows for a run that was trained on a frame: .csv and .parquet files, read by pandas where it is installed."""
 
+import csv
 import importlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,25 @@ def inputs_of(frame: Any, description: Mapping[str, Any], path: Path) -> tuple[T
         raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npy.")
     target = ((description.get("settings") or {}).get("train") or {}).get("target") or "target"  # beside its frame it has no name
     try:
-        return columns_of(frame, FrameLayout(tuple(kept["names"]), target), str(path), target_needed=False)
+        layout, say_row = FrameLayout(tuple(kept["names"]), target), partial(_say_line, path, len(frame))
+        return columns_of(frame, layout, str(path), target_needed=False, say_row=say_row)
     except DescriptionError as error:
         raise WrongUse(str(error)) from None
+
+
+def _say_line(path: Path, rows: int, row: int) -> str:
+    """Where a row of the frame stands in the file: by its line, as editors count them; of a binary file by its number from 1."""
+    lines = _lines(path) if path.suffix == ".csv" else []
+    return f"line {lines[row + 1]}" if len(lines) == rows + 1 else f"row {row + 1}"
+
+
+def _lines(path: Path) -> list[int]:
+    """The line at which each record begins, the head first: quoted texts may have several lines, and pandas skips empty ones."""
+    found, begin = [], 1
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        reader = csv.reader(file)
+        for record in reader:
+            if record and (len(record) > 1 or record[0].strip()):
+                found.append(begin)
+            begin = reader.line_num + 1
+    return found

@@ -21,6 +21,7 @@ from instep.data.data_source import DataSource, as_data_source, is_by_name, name
 from instep.data.inputs import inputs_of, is_several
 from instep.data.loading.loader import Loader, WorkerCount
 from instep.data.loading.sample_trial import SampleTrial
+from instep.data.padding import Padding
 from instep.data.position import Position, Source, Transform
 from instep.data.sampler import Sampler, checked
 from instep.data.sampling import ClassBalanced, Weighted, by_name, sampler_for
@@ -109,6 +110,11 @@ class Feed:
     def is_class_balanced(self) -> bool:
         """Whether the sampler gives every class equally often."""
         return isinstance(by_name(self._train.said.sampler), ClassBalanced)
+
+    @property
+    def added(self) -> str | None:
+        """What the collate function adds to a batch, where it is `pad`: "mask" or "lengths"."""
+        return self.collate.give if isinstance(self.collate, Padding) else None
 
     # --- Sizes
 

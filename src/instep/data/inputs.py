@@ -8,9 +8,10 @@ A namedtuple or a dataclass is one thing that somebody made, like torch's Packed
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from instep.data.structure import is_column, is_namedtuple
@@ -50,6 +51,27 @@ def inputs_of(batch: Any, several: int | None = None) -> Any:
     if several is not None and len(batch) == several and not (is_several(batch[0]) or isinstance(batch[0], Mapping)):
         return batch
     return batch[0]
+
+
+def advise_on_rows(data: Any, inputs: Any) -> str:
+    """What to pass in place of data that is no batch like `inputs`, those of the training data; "" where that is not clear."""
+    if not isinstance(inputs, Tensor):
+        return ""
+    if _has_shape(data, inputs.shape[1:]):
+        return "This has the shape of one sample; as a batch of one it is x[None]."
+    if isinstance(data, tuple) and data and all(_has_shape(part, inputs.shape[1:]) for part in data):
+        return "Each entry has the shape of one sample; as a batch they are torch.stack(data)."
+    if isinstance(data, list) and data and all(isinstance(row, list) and _are_numbers(row) for row in data):
+        return "A list is read as a sample of several entries; as rows of numbers they are torch.tensor(data)."
+    return ""
+
+
+def _has_shape(thing: Any, shape: Sequence[int]) -> bool:
+    return isinstance(thing, Tensor | np.ndarray) and tuple(thing.shape) == tuple(shape)
+
+
+def _are_numbers(row: list[Any]) -> bool:
+    return all(isinstance(entry, int | float) for entry in row)
 
 
 def _unfitting(model: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:

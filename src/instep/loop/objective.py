@@ -100,11 +100,12 @@ def counting(objective: Objective, count: Count) -> Objective:
     return lambda model, batch: as_loss(objective(model, batch), batch, count)
 
 
-def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
+def from_loss(loss: LossFunction, count: Count | None = None, *, added: str | None = None) -> Objective:
     """The objective `loss(model(x), y)` on batches `(x, y)`; several inputs become arguments of the model by `call_model`.
 
     For torch's own losses the count is what their mean divides by, so a split is exact; for any other callable it is the
-    number of samples, which is said at its first loss, unless that is a Loss.
+    number of samples, which is said at its first loss, unless that is a Loss. `added` is what `data.pad` adds to the batches,
+    which the error about them names.
     """
     if not callable(loss):
         raise ObjectiveError(f"loss={loss!r} cannot be called; pass a function loss(output, target) or a loss module.")
@@ -115,8 +116,8 @@ def from_loss(loss: LossFunction, count: Count | None = None) -> Objective:
         from instep.loop.signatures import require_call  # an update cycle alone needs none of it
 
         require_call("loss", loss, ("output", "target"), "use objective=f(model, batch) for what needs less or more")
-        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target)
-    return functools.partial(_known_objective, _found_when_called(loss), counted)
+        return functools.partial(_plain_objective, loss, ignored_by(loss), count or _by_target, added)
+    return functools.partial(_known_objective, _found_when_called(loss), counted, added)
 
 
 def given_loss(objective: Objective) -> tuple[LossFunction, Counted | None] | None:
@@ -149,8 +150,10 @@ def _by_target(batch: Any) -> int | None:
     return size(batch[0]) if samples is None else samples
 
 
-def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count, model: nn.Module, batch: Any) -> Loss:
-    x, target = _input_and_target(batch)
+def _plain_objective(
+    loss: LossFunction, ignore_index: int | None, count: Count, added: str | None, model: nn.Module, batch: Any
+) -> Loss:
+    x, target = _input_and_target(batch, added)
     output = call_model(model, x)
     returned = loss(output, target)
     if isinstance(returned, Loss):
@@ -161,8 +164,8 @@ def _plain_objective(loss: LossFunction, ignore_index: int | None, count: Count,
     return MeanOverSamples(mean.value, mean.count, output, target, ignore_index=ignore_index)
 
 
-def _known_objective(loss: LossFunction, counted: Counted, model: nn.Module, batch: Any) -> Loss:
-    x, target = _input_and_target(batch)
+def _known_objective(loss: LossFunction, counted: Counted, added: str | None, model: nn.Module, batch: Any) -> Loss:
+    x, target = _input_and_target(batch, added)
     output = call_model(model, x)
     arguments = counted.arguments(output, target)
     if counted.check is not None:
@@ -197,7 +200,7 @@ def _call_by_name(name: str, *arguments: Any, **options: Any) -> Any:
     return getattr(nn.functional, name)(*arguments, **options)
 
 
-def _input_and_target(batch: Any) -> tuple[Any, Any]:
+def _input_and_target(batch: Any, added: str | None) -> tuple[Any, Any]:
     if isinstance(batch, tuple | list) and len(batch) == 2:
         return batch[0], batch[1]
     kind = f"a {type(batch).__name__}"
@@ -205,12 +208,19 @@ def _input_and_target(batch: Any) -> tuple[Any, Any]:
         kind = f"a mapping with {', '.join(map(str, batch))}"
     elif isinstance(batch, tuple | list):
         kind += f" of {len(batch)}"
-    raise ObjectiveError(f"loss= works on batches (x, y), this batch is {kind}; {_advice(batch)}pass objective=f(model, batch).")
+    raise ObjectiveError(f"loss= works on batches (x, y), this batch is {kind}{_advice(batch, added)}.")
 
 
-def _advice(batch: Any) -> str:
+def _advice(batch: Any, added: str | None) -> str:
+    if isinstance(batch, Mapping):
+        return "; name the target with data.source(…, target=…), or pass objective=f(model, batch)"
+    if added is not None and isinstance(batch, tuple) and len(batch) == 3:
+        return (
+            f", since pad() adds the {added} of what it filled up as the last entry; leave that out with pad(…, give=None), or "
+            f"use it in an objective=f(model, batch), where x, y, {added} = batch"
+        )
     several = isinstance(batch, tuple | list) and len(batch) > 2
-    return "give several inputs as ((a, b), y), or " if several else ""
+    return f"; {'give several inputs as ((a, b), y), or ' if several else ''}pass objective=f(model, batch)"
 
 
 def name_of(loss: LossFunction) -> str:

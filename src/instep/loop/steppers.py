@@ -66,10 +66,12 @@ def _require_weights(model: nn.Module) -> None:
             )
 
 
-def objectives_for(loss: LossFunction | None, objective: Objectives, layout: BatchLayout = BY_SAMPLE) -> dict[str, Objective]:
+def objectives_for(
+    loss: LossFunction | None, objective: Objectives, layout: BatchLayout = BY_SAMPLE, *, added: str | None = None
+) -> dict[str, Objective]:
     """The objectives in the order of their turns; that of a plain run has the name ""."""
     if not isinstance(objective, Mapping):
-        return {"": objective_for(loss, objective, layout)}
+        return {"": objective_for(loss, objective, layout, added=added)}
     if loss is not None:
         raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
     if not objective:
@@ -80,7 +82,9 @@ def objectives_for(loss: LossFunction | None, objective: Objectives, layout: Bat
     return {name: objective_for(None, one, layout) for name, one in objective.items()}
 
 
-def objective_for(loss: LossFunction | None, objective: Objective | None, layout: BatchLayout = BY_SAMPLE) -> Objective:
+def objective_for(
+    loss: LossFunction | None, objective: Objective | None, layout: BatchLayout = BY_SAMPLE, *, added: str | None = None
+) -> Objective:
     count = None if layout.is_plain else layout.size
     if loss is not None and objective is not None:
         raise DescriptionError("loss= and objective= both say what is minimised; leave one out.")
@@ -90,7 +94,7 @@ def objective_for(loss: LossFunction | None, objective: Objective | None, layout
         _require_objective(objective)
         return objective if count is None else counting(objective, count)
     if loss is not None:
-        return from_loss(loss, count)
+        return from_loss(loss, count, added=added)
     from instep.loop.model_loss import ModelLoss  # most runs say what they minimise
 
     return ModelLoss() if count is None else ModelLoss(count)

@@ -7,7 +7,7 @@ from instep.run.run_files import RecordedRun, section
 from instep.text import Paint, clean, columns, number, plain, shorten_middle
 
 # What every run has of its own, and does not say how it was trained; options are among the hyper-parameters.
-OWN = frozenset({"created", "status", "format", "script.options", "resumed", "paused_at"})
+OWN = frozenset({"created", "status", "format", "script.options", "resumed", "paused_at", "paused_after_s"})
 WIDTH = 48
 MOST = 20  # rows about the model
 _NOTHING = object()

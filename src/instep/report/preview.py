@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from instep.errors import DescriptionError
 from instep.report.picture_grid import for_file, for_terminal
 from instep.report.png import png
-from instep.text import Paint, bar, clean, coloured, columns, many, plain, wrapped
+from instep.text import Paint, bar, clean, coloured, columns, listed, many, plain, wrapped
 
 if TYPE_CHECKING:
     from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
 
 HEAD = ("column", "type", "shape", "least", "most", "mean", "std")
-CLASSES = 12  # that are listed one by one
+CLASSES, FEATURES = 12, 24  # that are listed one by one
 BAR = 16
 
 
@@ -27,7 +27,7 @@ def render(preview: Preview, *, width: int = 80, colour: bool = False) -> str:
     parts = [_set(each, width, paint) for each in preview.sets]
     if preview.pictures:
         shown = for_terminal(preview.pictures, width=width, colour=colour)
-        captions = f"classes {', '.join(preview.captions)}" if preview.captions else ""
+        captions = clean(f"classes {', '.join(preview.captions)}") if preview.captions else ""
         parts.append(
             [*shown, *wrapped(f"{len(preview.pictures)} images of train, {preview.shown_as}", width), *wrapped(captions, width)]
         )
@@ -48,6 +48,7 @@ def _set(summary: SetSummary, width: int, paint: Paint) -> list[str]:
     lines = [paint(line, "bold") for line in wrapped(head, width)]
     rows = [_row(column) for column in summary.columns]
     lines += columns(HEAD, rows, left=("column", "type", "shape"), width=width, paint=paint)
+    lines += [f"  {line}" for column in summary.columns for line in wrapped(clean(named_features(column)), width - 2)]
     lines += [
         f"  {clean(column.name or 'text')}: {' | '.join(map(clean, column.words))}"[:width]
         for column in summary.columns
@@ -61,7 +62,22 @@ def _set(summary: SetSummary, width: int, paint: Paint) -> list[str]:
 def _row(column: ColumnSummary) -> tuple[str, ...]:
     numbers = (column.low, column.high, column.mean, column.std)
     shape = " × ".join("?" if size is None else str(size) for size in column.shape) or "one a sample"
-    return (clean(column.name) or "all", column.dtype, shape, *("" if value is None else f"{value:.4g}" for value in numbers))
+    return (
+        clean(named_column(column)),
+        column.dtype,
+        shape,
+        *("" if value is None else f"{value:.4g}" for value in numbers),
+    )
+
+
+def named_column(column: ColumnSummary) -> str:
+    """Where a column stands in a batch, and what the data calls it."""
+    return f"{column.name} {column.called}".strip() or "all"
+
+
+def named_features(column: ColumnSummary) -> str:
+    """What the data calls the numbers of a column; "" where it has no names for them."""
+    return f"{column.name} is {listed(column.features, most=FEATURES)}" if column.features else ""
 
 
 def _classes(summary: SetSummary, width: int) -> list[str]:
@@ -74,9 +90,11 @@ def _classes(summary: SetSummary, width: int) -> list[str]:
     if len(summary.classes) > CLASSES:
         return wrapped(head, width)
     rows = [
-        (str(label), f"{count:,}", f"{count / total:.1%}", bar(count / most, BAR)) for label, count in summary.classes.items()
+        (clean(summary.names.class_of(label)), f"{count:,}", f"{count / total:.1%}", bar(count / most, BAR))
+        for label, count in summary.classes.items()
     ]
-    return [*wrapped(head, width), *(f"  {line}" for line in columns(("class", "samples", "share", ""), rows, left=("",)))]
+    left = ("class", "") if summary.names.classes else ("",)
+    return [*wrapped(head, width), *(f"  {line}" for line in columns(("class", "samples", "share", ""), rows, left=left))]
 
 
 def _warnings(warnings: Sequence[str], width: int) -> list[str]:

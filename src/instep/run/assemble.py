@@ -164,7 +164,7 @@ def weigh_classes(options: Options, place: Place, data: Data) -> Options:
 def prepare_model(options: Options, place: Place, data: Data) -> Prepared:
     """The model on its device, in train mode, with the weights that it begins with; of several processes all with the same."""
     model, device = as_module(options.model), place.placed.device
-    objectives = objectives_for(options.loss, options.objective, data.feed.layout)
+    objectives = objectives_for(options.loss, options.objective, data.feed.layout, added=data.feed.added)
     metrics = _find_metrics(options.metrics)
     refused = {"ema": options.ema, "swa": options.swa, "compile": options.compile, "sync_batchnorm": options.sync_batchnorm}
     fp16 = {"precision": options.precision} if options.precision == "fp16" else {}

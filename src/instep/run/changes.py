@@ -58,7 +58,7 @@ def require_same(
 ) -> Compared:
     """Raises where a run would go on as another one, or end before the updates that are `done`."""
     before = upgraded(before, now)
-    found = [one for part in BY_VALUE for one in _by_value(before, now, part)]
+    found = _once([one for part in BY_VALUE for one in _by_value(before, now, part)])
     found += [*data_differences(before.get("data"), now.get("data")), *_modules(before, now), *_code(before, now)]
     is_too_short = now.get("total_steps", done) < done
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)
@@ -88,6 +88,17 @@ def require_same(
 def _by_value(before: Mapping[str, Any], now: Mapping[str, Any], part: str) -> Iterator[Difference]:
     for change in differences(before.get(part), now.get(part), part):
         yield Difference(change.where, _told(*change))
+
+
+def _once(found: list[Difference]) -> list[Difference]:
+    """Without what a hyper-parameter of the same name has changed in the same way: it would say the same again."""
+    said = {_last(one) for one in found if one.where.startswith("hyper_parameters.")}
+    return [one for one in found if one.where.startswith("hyper_parameters.") or _last(one) not in said]
+
+
+def _last(one: Difference) -> str:
+    """`lr: 0.1 -> 0.2` of `optimizer.groups.0.lr: 0.1 -> 0.2`."""
+    return one.text.removeprefix(f"{one.where.rpartition('.')[0]}.")
 
 
 def data_differences(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> Iterator[Difference]:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from instep.data.device import Placed
+from instep.data.sources.data_names import data_names
 from instep.data.sources.recognize import Source
 from instep.data.sources.stream import Stream
 from instep.data.sources.underlying import frame_layout
@@ -249,14 +250,15 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def _data(sources: Mapping[str, Source | Stream], known: Known, *, content: bool) -> dict[str, Any]:
-    """The fingerprints, with the names that a frame has."""
-    return {name: {**fingerprint(source, known, content=content), **_frame(source)} for name, source in sources.items()}
+    """The fingerprints, with the names that a frame or a data set has."""
+    return {name: {**fingerprint(source, known, content=content), **_names(source)} for name, source in sources.items()}
 
 
-def _frame(source: Source | Stream) -> dict[str, Any]:
+def _names(source: Source | Stream) -> dict[str, Any]:
     layout = None if isinstance(source, Stream) else frame_layout(source)
     if layout is None:
-        return {}
+        classes = () if isinstance(source, Stream) else data_names(source).classes
+        return {"classes": {"target": list(classes)}} if classes else {}
     return {"names": list(layout.names), **({"classes": as_setting(layout.classes)} if layout.classes else {})}
 
 

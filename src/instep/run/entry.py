@@ -13,6 +13,7 @@ from instep.records import record_class
 from instep.run.changes import COMPARED, Compared, ignores_length, require_same
 from instep.run.folder import RunFolder
 from instep.run.history import HistoryFile
+from instep.run.run_files import seconds_before_pause
 
 if TYPE_CHECKING:
     from instep.run.run import Run
@@ -90,7 +91,9 @@ class FolderEntry:
         """What the next process has to know: what training has changed of what the script made, and a checkpoint of a pause."""
         if self._run is not None:
             paused_at = self._run.saver.paused_at if state == "interrupted" else None
-            folder.note(moved=sorted(self._moved.union(self._run.moved())), paused_at=paused_at)
+            paused_after_s = round(self._run.logbook.paused_after_s, 3) if state in ("interrupted", "failed") else None
+            moved = sorted(self._moved.union(self._run.moved()))
+            folder.note(moved=moved, paused_at=paused_at, paused_after_s=paused_after_s)
 
     def _find(self, run: "Run", folder: RunFolder, before: dict[str, Any] | None) -> Found:
         now = self._describe(run)
@@ -109,6 +112,9 @@ class FolderEntry:
         if before is not None and checkpoint is not None and before.get("paused_at") == checkpoint.step:
             run.saver.paused_at = checkpoint.step
             folder.note(paused_at=checkpoint.step)  # for a process after a kill
+        if before is not None and checkpoint is not None:
+            run.logbook.paused_after_s = seconds_before_pause(before)
+            folder.note(paused_after_s=run.logbook.paused_after_s)
         return Found(
             notices=(*compared.notices, *_say_found(folder, before, checkpoint, skipped)),
             step=None if checkpoint is None else checkpoint.step,

@@ -79,6 +79,7 @@ class Logbook:
         self._extra: dict[str, float] = {}
         self._unwritten: list[dict[str, Any]] = []  # rows that a full disk did not take
         self._is_skipping_said = False
+        self.paused_after_s = 0.0  # the seconds that the run had trained when it last paused: rows know of no range test
         self._begun = self._line_begun = time.perf_counter()
         self._line_waited = 0.0
 
@@ -89,16 +90,22 @@ class Logbook:
     def open(self, plan: Plan, step: int) -> None:
         """Begin to show."""
         self._progress = self.show(plan)
-        before_s = self._clock()
+        before_s = self.continue_clock()
         self._progress.start(step, before_s=before_s, best=self._best())
         self._notices.show = self._progress.note
         for note in plan.notes:
             self._notices.say(note)
-        self._begun = time.perf_counter() - before_s
+        self.continue_clock()
         self._restart_line()
 
+    def continue_clock(self) -> float:
+        """Go on counting from the seconds that the run has trained so far, which are returned."""
+        before_s = max(self._clock(), self.paused_after_s)
+        self._begun = time.perf_counter() - before_s
+        return before_s
+
     def _clock(self) -> float:
-        """The seconds that the run has trained so far, in processes before this one too."""
+        """The seconds that the run had trained when it wrote its last row, in processes before this one too."""
         clocks = (row.get("clock", {}) for row in reversed(self.history.rows))  # what was logged at the end of a run has none
         return next((float(clock["seconds"]) for clock in clocks if "seconds" in clock), 0.0)
 
@@ -121,6 +128,7 @@ class Logbook:
         kept_in = "trainer.history" if self._file is None else str(self._file.path)
         self._loggers.finish(state, self.history.rows, f"every row is in {kept_in}")
         if self._progress is not None:
+            self.paused_after_s = time.perf_counter() - self._begun
             self._notices.show = None
             self._progress.close(state, why)
             self._progress = None

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from instep import keys
 from instep.checkpoint import Checkpoint, read, restore_model
 from instep.data.feed import Feed
-from instep.data.inputs import inputs_of
+from instep.data.inputs import advise_on_rows, inputs_of
 from instep.data.loading.loader import Batch, Loader
 from instep.distributed.processes import Processes
 from instep.distributed.world import World
@@ -243,15 +243,13 @@ class Run:
         try:
             return self.evaluator.predict(loader, weights)
         except ObjectiveError as error:
-            if self._is_one_sample(data):
-                raise ObjectiveError(f"{error} This has the shape of one sample; as a batch of one it is x[None].") from error
+            is_in_memory = isinstance(data, Tensor | np.ndarray | tuple | list)
+            advice = advise_on_rows(data, inputs_of(self.example())) if is_in_memory else ""
+            if advice:
+                raise ObjectiveError(f"{error} {advice}") from error
             raise
         finally:
             loader.close()
-
-    def _is_one_sample(self, data: Any) -> bool:
-        inputs = inputs_of(self.example()) if isinstance(data, Tensor | np.ndarray) else None
-        return isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) == tuple(data.shape)
 
     def look(
         self,

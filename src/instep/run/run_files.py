@@ -60,6 +60,13 @@ class RecordedRun:
         return sorted([*noted, *(step for step in resumed_at(self.history.rows) if step not in noted)])
 
     @property
+    def trained_s(self) -> float:
+        """How long it has trained: by its rows, or by what it noted when it paused after the last of them."""
+        from instep.run.history.curves import seconds_trained  # only a report asks
+
+        return max(seconds_trained(self.history.rows), seconds_before_pause(self.description))
+
+    @property
     def created_s(self) -> float:
         """When it began, in seconds since 1970; by the age of its files where it does not say."""
         created = self.description.get("created")
@@ -176,6 +183,12 @@ def _read_history(path: Path, read: Callable[[Path], ReadBack]) -> tuple[ReadBac
     except OSError as error:
         return ReadBack([], 0, None), f"{path.name} cannot be read: {error}"
     return found, None if found.problem is None else f"{path.name}: {found.problem}"
+
+
+def seconds_before_pause(description: Mapping[str, Any]) -> float:
+    """How long a run had trained when it paused, by its `run.json`; 0 where that does not say."""
+    noted = description.get("paused_after_s")
+    return float(noted) if isinstance(noted, int | float) else 0.0
 
 
 def section(description: Mapping[str, Any], name: str) -> Mapping[str, Any]:

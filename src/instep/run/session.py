@@ -251,6 +251,7 @@ class Session:
         """Nothing is shown of a run that is over already, but that it is."""
         run, state = self._run, self._run.state
         if state.is_over():
+            run.logbook.continue_clock()  # the test data may be evaluated once more
             run.say_finished(has_changed=found.has_changed)
             return
         state.weights_step = None

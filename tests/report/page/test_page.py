@@ -342,11 +342,12 @@ def test_a_run_that_has_logged_nothing_says_so(opened: Open, tmp_path: Path) -> 
 def test_a_small_matrix_is_shown_and_of_a_large_one_its_confusions(opened: Open, tmp_path: Path) -> None:
     large = [[0] * 60 for _ in range(60)]
     large[7][3], large[2][1], large[5][5] = 4, 9, 100
-    run = told.run_folder(tmp_path / "classes")
+    run = told.run_folder(tmp_path / "classes", data={"train": {"classes": {"kind": ["new", "used"]}}})
     tables = {"valid/confusion_matrix": [[5, 1], [2, 6]], "other/confusion_matrix": large, "valid/labels": [[[1, 2], [3, 4]]]}
     write_rows(run, [{"kind": "evaluation", "step": 1, "epoch": 0, "valid/loss": 0.5, "tables": tables}])
     page = opened(run)
     assert texts(page, ".matrix td") == ["5", "1", "2", "6"]
+    assert texts(page, ".matrix th") == ["", "new", "used", "new", "used"]
     assert [one for one in texts(page, "h2") if "matrix" in one] == ["Confusion matrix: valid", "Confusion matrix: other"]
     rows = page.run("[...document.querySelectorAll('tbody tr')].map((row) => [...row.children].map((one) => one.textContent))")
     assert ["2", "1", "9"] in rows

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from instep.data.preview.summary import ColumnSummary, Preview, SetSummary
+from instep.data.sources.data_names import DataNames
 from instep.records import Evaluation, SampleLoss
 from instep.report.page.samples import samples_of
 from instep.report.png import SIGNATURE
@@ -61,6 +62,19 @@ def test_of_numbers_the_first_are_shown() -> None:
     found = shown(sample((x, torch.tensor([[2.0]])), torch.tensor([[2.5]]), torch.tensor([[2.0]])))
     assert found["text"] == "0.000, 1.000, 2.000, 3.000, 4.000, 5.000, …"
     assert found["said"] == ["is 2.000", "gave 2.500"]
+
+
+def test_columns_and_classes_have_their_names() -> None:
+    x, names = torch.tensor([[0.5, 1.0]]), DataNames(("age", "size"), "kind", ("new", "used"))
+    column = ColumnSummary("[0]", "float32", (2,), features=names.features)
+    target = ColumnSummary("[1]", "int64", (), called="kind")
+    preview = Preview((SetSummary("train", 4, 4, (column, target), {0: 3, 1: 1}, names=names),))
+    worst = sample((x, torch.tensor([1])), torch.tensor([[0.9, 0.1]]), torch.tensor([1]))
+    found = samples_of(FakeRun(worst, preview=preview), "model")
+    assert (found["samples"][0]["text"], found["samples"][0]["said"]) == ("age 0.5000, size 1.000", ["is used, taken for new"])
+    (only,) = found["preview"]["sets"]
+    assert [row[0] for row in only["columns"]] == ["[0]", "[1] kind"]
+    assert (only["features"], [row[0] for row in only["classes"]]) == (["[0] is age, size"], ["new", "used"])
 
 
 def test_what_the_objective_does_not_tell_is_left_out() -> None:

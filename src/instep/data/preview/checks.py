@@ -9,6 +9,7 @@ from torch import Tensor
 
 from instep.data.position import Position, Source
 from instep.data.preview.summary import ColumnSummary, SetSummary
+from instep.data.sources.data_names import DataNames
 from instep.data.sources.samples import Samples
 from instep.data.sources.stream import Stream
 from instep.data.sources.target import Targeted
@@ -42,10 +43,11 @@ def about_classes(train: SetSummary, others: list[SetSummary]) -> list[str]:
     for other in others:
         unknown = sorted(set(other.classes or ()) - known)
         if unknown:
-            said.append(f"{_classes(unknown)} of {other.name} {_has(unknown)} no sample in {where}")
+            said.append(f"{_classes(unknown, train.names)} of {other.name} {_has(unknown)} no sample in {where}")
     missing = sorted(set(range(max(known))) - known - {label for other in others for label in other.classes or ()})
     if missing and min(known) >= 0 and len(missing) <= len(known):  # with more gaps than classes they are numbers
-        said.append(f"{_classes(missing)} of 0 to {max(known)} {_has(missing)} no sample in {where}")
+        of = "" if train.names.classes else f" of 0 to {max(known)}"
+        said.append(f"{_classes(missing, train.names)}{of} {_has(missing)} no sample in {where}")
     return said
 
 
@@ -69,7 +71,8 @@ def _about_values(column: ColumnSummary, name: str) -> Iterator[str]:
     if column.nonfinite:
         yield f"{name}{column.name} has {column.nonfinite:,} values that are inf or nan"
     if column.constant:
-        features = ", ".join(map(str, column.constant[:LISTED])) + (", …" if len(column.constant) > LISTED else "")
+        named = [repr(column.features[place]) if column.features else str(place) for place in column.constant[:LISTED]]
+        features = ", ".join(named) + (", …" if len(column.constant) > LISTED else "")
         some = f"feature {features} is" if len(column.constant) == 1 else f"features {features} are"
         yield f"{some} the same in every sample of {name}{column.name} that was looked at"
 
@@ -127,8 +130,8 @@ def _some(length: int, most: int) -> Tensor:
     return torch.linspace(0, length - 1, most, dtype=torch.float64).round().long()
 
 
-def _classes(labels: list[int]) -> str:
-    listed = ", ".join(map(str, labels[:LISTED])) + (", …" if len(labels) > LISTED else "")
+def _classes(labels: list[int], names: DataNames) -> str:
+    listed = ", ".join(map(names.class_of, labels[:LISTED])) + (", …" if len(labels) > LISTED else "")
     return f"class {listed}" if len(labels) == 1 else f"the classes {listed}"
 
 

@@ -20,7 +20,8 @@ from instep.data.padding import Padding
 from instep.data.position import Source
 from instep.data.preview.checks import about, about_both, about_classes
 from instep.data.preview.pictures import Normalised, as_pictures, images_in, normalisation_in
-from instep.data.preview.summary import Picture, Preview, SetSummary, column_summary, leaves
+from instep.data.preview.summary import Picture, Preview, SetSummary, column_summary, leaves, with_names
+from instep.data.sources.data_names import DataNames, data_names
 from instep.data.sources.labels import column_of_labels, labels_of
 from instep.data.sources.stream import Stream
 
@@ -50,15 +51,15 @@ def look(
     feed = feed.for_looking("preview()")
     loaders = {"train": feed.train_loader(batch_size=batch_size, device=device, workers=0)}
     loaders |= feed.valid_loaders(batch_size=batch_size, device=device, workers=0)
-    sources = {"train": feed.train, **feed.valid}
+    sources, names = {"train": feed.train, **feed.valid}, data_names(feed.train)
     first: list[Batch] = []
     sets: list[SetSummary] = []
     for name, loader in loaders.items():
         seen = list(islice(loader.batches(0), batches))
         loader.close()
         first = first or seen
-        sets.append(_summed_up(name, loader, seen, sources[name], feed.collate))
-    pictures, captions, shown_as = _pictures(first[0].data, feed, mean, std) if first else ((), (), "")
+        sets.append(_summed_up(name, loader, seen, sources[name], feed.collate, names))
+    pictures, captions, shown_as = _pictures(first[0].data, feed, mean, std, names) if first else ((), (), "")
     return Preview(
         tuple(sets),
         (*(warning for each in sets for warning in about(each)), *about_classes(sets[0], sets[1:]), *_shared(feed)),
@@ -71,12 +72,15 @@ def look(
 
 def look_at_batch(feed: Feed, loader: Loader, batch: Batch) -> Preview:
     """One batch of the training data, summed up: columns, classes, pictures, and what looks wrong."""
-    summary = _summed_up("train", loader, [batch], feed.train, feed.collate)
+    names = data_names(feed.train)
+    summary = _summed_up("train", loader, [batch], feed.train, feed.collate, names)
     summary = replace(summary, classes=_balance(_labels([batch.data])), all_counted=False)
-    return Preview((summary,), tuple(about(summary)), *_pictures(batch.data, feed, None, None))
+    return Preview((summary,), tuple(about(summary)), *_pictures(batch.data, feed, None, None, names))
 
 
-def _summed_up(name: str, loader: Loader, seen: list[Batch], source: Source | Stream, collate: Any) -> SetSummary:
+def _summed_up(
+    name: str, loader: Loader, seen: list[Batch], source: Source | Stream, collate: Any, names: DataNames
+) -> SetSummary:
     by_name: dict[str, list[Any]] = {}
     for batch in seen:
         for place, column in leaves(batch.data):
@@ -90,10 +94,11 @@ def _summed_up(name: str, loader: Loader, seen: list[Batch], source: Source | St
         name,
         loader.samples,
         sum(batch.samples for batch in seen),
-        tuple(column for column in columns if column is not None),
+        with_names([column for column in columns if column is not None], names),
         _balance(seen_labels if counted is None else counted),
         all_counted=counted is not None,
         padding=_padding([batch.data for batch in seen], collate),
+        names=names,
     )
 
 
@@ -132,7 +137,7 @@ def _padding(batches: list[Any], collate: Any) -> float | None:
 
 
 def _pictures(
-    batch: Any, feed: Feed, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
+    batch: Any, feed: Feed, mean: tuple[float, ...] | None, std: tuple[float, ...] | None, names: DataNames
 ) -> tuple[tuple[Picture, ...], tuple[str, ...], str]:
     images = images_in(leaves(batch))
     if images is None:
@@ -143,7 +148,7 @@ def _pictures(
         normalised = normalisation_in(reachable(feed.train, *feed.transforms))
     pictures, shown_as = as_pictures(images[:PICTURES], normalised)
     labels = column_of_labels(batch)
-    captions = () if labels is None else tuple(str(label) for label in labels[:PICTURES].tolist())
+    captions = () if labels is None else tuple(names.class_of(label) for label in labels[:PICTURES].tolist())
     return pictures, captions, shown_as
 
 

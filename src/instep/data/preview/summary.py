@@ -1,7 +1,7 @@
 """A summary of data: what a set looks like after its transforms, column by column, as records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from instep.data.sources.data_names import DataNames
 from instep.data.structure import is_record
 
 Picture = npt.NDArray[np.uint8]  # height × width × 3
@@ -28,6 +29,8 @@ class ColumnSummary:
     nonfinite: int = 0  # how many entries are inf or nan
     constant: tuple[int, ...] = ()  # which features are the same in every sample, of a column with one number a feature
     words: tuple[str, ...] = ()  # the first entries of a column of text
+    called: str = ""  # what the data calls it
+    features: tuple[str, ...] = ()  # what the data calls its numbers, of a column with one number a feature
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class SetSummary:
     classes: Mapping[int, int] | None = None  # how many samples each has
     all_counted: bool = False  # whether the classes are those of all samples, not only of the ones seen
     padding: float | None = None  # the share of a batch that is filled in
+    names: DataNames = DataNames()  # noqa: RUF009  # it is a value
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,15 @@ def column_summary(name: str, parts: Sequence[Any]) -> ColumnSummary | None:
         nonfinite=len(numbers) - len(finite),
         constant=_constant_features(parts, shape),
     )
+
+
+def with_names(columns: Sequence[ColumnSummary], names: DataNames) -> tuple[ColumnSummary, ...]:
+    """The columns of batches (inputs, target), as the data calls them; a transform may have made others of the inputs."""
+    if [column.name for column in columns] != ["[0]", "[1]"]:
+        return tuple(columns)
+    inputs, target = columns
+    features = names.features if inputs.shape == (len(names.features),) else ()
+    return replace(inputs, features=features), replace(target, called=names.target)
 
 
 def _constant_features(parts: Sequence[Tensor], shape: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ Nothing is imported: a frame is asked for its own columns and types. A mapping o
 training data was a frame.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from instep.records import record_class
 from instep.text import listed
 
 MOST = 12  # columns that are named in an error
+SayRow = Callable[[int], str]  # where a row stands, from 0, in words
 
 
 @record_class
@@ -56,20 +57,27 @@ def layout_of(frame: Any, target: str | Sequence[str] | None, name: str) -> Fram
 
 
 def columns_of(
-    frame: Any, layout: FrameLayout, name: str, *, dtype: torch.dtype = torch.float32, target_needed: bool = True
+    frame: Any,
+    layout: FrameLayout,
+    name: str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    target_needed: bool = True,
+    say_row: SayRow | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(x, y): the features as one matrix, one row a sample; the target as it is needed for a class or for a number.
 
     Columns are found by their names. A target that is not needed is not looked at: new rows may have none, or an empty one, and
-    zeros stand for it.
+    zeros stand for it. `say_row` says where the row of an error stands, for whoever has the table in another form.
     """
+    say_row = say_row or (_by_iloc if is_frame(frame) else _by_number)
     known = _labels(frame, name)
     _require_names(known, layout, name, target_needed=target_needed)
     x = np.stack([_feature(frame[known[column]], column, name) for column in layout.names], axis=1)
-    _require_values(x, layout.names, name)
+    _require_values(x, layout.names, name, say_row)
     features = torch.from_numpy(x).to(dtype)
     if target_needed:
-        y = [_target(frame[known[column]], column, layout, name) for column in layout.targets]
+        y = [_target(frame[known[column]], column, layout, name, say_row) for column in layout.targets]
     else:
         y = [torch.zeros(len(x), dtype=torch.int64 if column in layout.whole else dtype) for column in layout.targets]
     if isinstance(layout.target, str):
@@ -121,7 +129,7 @@ def as_target(series: Any, name: str) -> Tensor:
     """A column of a frame that stands alone, as a target."""
     label = str(getattr(series, "name", None) or "target")
     classes = {label: tuple(series.cat.categories)} if _is_categorical(series) else {}
-    return _target(series, label, FrameLayout((), label, classes), name)
+    return _target(series, label, FrameLayout((), label, classes), name, _by_number)
 
 
 def is_frame(data: Any) -> bool:
@@ -173,34 +181,35 @@ def _feature(column: Any, label: str, name: str) -> Any:
     return numbers.astype(np.float64)
 
 
-def _require_values(x: Any, names: Sequence[str], name: str) -> None:
+def _require_values(x: Any, names: Sequence[str], name: str, say_row: SayRow) -> None:
     """That no feature has a gap; names all that have one, since who fills one column wants to fill the others too."""
     gaps = np.isnan(x)
     columns = [place for place, has_gaps in enumerate(gaps.any(axis=0)) if has_gaps]
     if len(columns) == 1:
-        _complete(x[:, columns[0]], names[columns[0]], name)
+        _complete(x[:, columns[0]], names[columns[0]], name, say_row)
     if columns:
-        told = listed((f"{names[place]!r} (first in row {int(np.argmax(gaps[:, place]))})" for place in columns), most=MOST)
+        first = {names[place]: say_row(int(np.argmax(gaps[:, place]))) for place in columns[:MOST]}
+        told = listed((f"{names[place]!r} (first in {first.get(names[place])})" for place in columns), most=MOST)
         raise DescriptionError(
             f"columns of {name} have no value in some rows: {told}; fill them (frame.fillna) or drop the rows."
         )
 
 
-def _target(column: Any, label: str, layout: FrameLayout, name: str) -> Tensor:
+def _target(column: Any, label: str, layout: FrameLayout, name: str, say_row: SayRow) -> Tensor:
     """Classes as int64: whole numbers, booleans, and the codes of a categorical; anything else as numbers."""
     if label in layout.classes:
-        return _codes(column, label, layout.classes[label], name)
+        return _codes(column, label, layout.classes[label], name, say_row)
     numbers = _numbers(column)
     if numbers is None:
         raise DescriptionError(
             f"target {label!r} of {name} holds {_dtype(column)}, no numbers; for classes make it categorical: "
             f"frame[{label!r}].astype('category')."
         )
-    numbers = _complete(numbers, label, name)
+    numbers = _complete(numbers, label, name, say_row)
     return torch.from_numpy(np.array(numbers, dtype=np.int64 if numbers.dtype.kind in "iub" else np.float64))
 
 
-def _codes(column: Any, label: str, classes: tuple[Any, ...], name: str) -> Tensor:
+def _codes(column: Any, label: str, classes: tuple[Any, ...], name: str, say_row: SayRow) -> Tensor:
     """The number of each class in the training data; the codes of another frame may count otherwise."""
     place = {value: number for number, value in enumerate(classes)}
     values = list(column)
@@ -208,9 +217,9 @@ def _codes(column: Any, label: str, classes: tuple[Any, ...], name: str) -> Tens
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         if values[row] != values[row] or values[row] is None:  # nan is not itself
-            raise DescriptionError(f"target {label!r} of {name} has no value in row {row}; fill or drop it.")
+            raise DescriptionError(f"target {label!r} of {name} has no value in {say_row(row)}; fill or drop it.")
         raise DescriptionError(
-            f"target {label!r} of {name} is {values[row]!r} in row {row}, which is no class of the training data; it has "
+            f"target {label!r} of {name} is {values[row]!r} in {say_row(row)}, which is no class of the training data; it has "
             f"{listed(map(str, classes), most=MOST)}."
         )
     return torch.from_numpy(codes)
@@ -237,8 +246,16 @@ def _numbers(column: Any) -> Any:
     return array if array.ndim == 1 and array.dtype.kind in "iufb" else None
 
 
-def _complete(numbers: Any, label: str, name: str) -> Any:
+def _complete(numbers: Any, label: str, name: str, say_row: SayRow) -> Any:
     if numbers.dtype.kind == "f" and np.isnan(numbers).any():
-        row = int(np.argmax(np.isnan(numbers)))
-        raise DescriptionError(f"column {label!r} of {name} has no value in row {row}; fill it (frame.fillna) or drop the row.")
+        row = say_row(int(np.argmax(np.isnan(numbers))))
+        raise DescriptionError(f"column {label!r} of {name} has no value in {row}; fill it (frame.fillna) or drop the row.")
     return numbers
+
+
+def _by_iloc(row: int) -> str:
+    return f"frame.iloc[{row}]"
+
+
+def _by_number(row: int) -> str:
+    return f"row {row}"

@@ -104,11 +104,9 @@ def _recognised(data: Any, name: str, reading: Reading) -> Source | Stream:
         )
     if isinstance(data, Mapping | tuple) or is_record(data):
         raise DescriptionError(f"{name} is a {type(data).__name__} without a tensor in it; pass for example (x, y).")
-    if isinstance(data, list) and data and all(isinstance(part, Tensor | np.ndarray) for part in data):
-        raise DescriptionError(
-            f"{name} is a list of {len(data)} tensors, which could be columns or samples; "
-            "pass a tuple (x, y) for columns, a Dataset for samples."
-        )
+    is_of_tensors = isinstance(data, list) and bool(data) and all(isinstance(part, Tensor | np.ndarray) for part in data)
+    if is_of_tensors and reading.collate is None:  # what is collated are samples
+        raise DescriptionError(_could_be_both(data, name))
     if isinstance(data, list) and len({isinstance(part, Tensor | np.ndarray) for part in data}) == 2:
         raise DescriptionError(
             f"{name} is a list of {len(data)} unlike entries, {listed(type(part).__name__ for part in data)}, so they are no "
@@ -165,6 +163,17 @@ def _no_names(name: str) -> str:
     return (
         f"{name} is a frame, and the training data is none, so its columns have no names to go by; pass "
         "frame[columns].to_numpy() with the columns in the order of the training data."
+    )
+
+
+def _could_be_both(data: list[Any], name: str) -> str:
+    """A list of tensors: what to pass where they are samples, and where they are columns."""
+    alike = len({tuple(part.shape) for part in data}) == 1
+    stack = "torch.stack" if all(isinstance(part, Tensor) for part in data) else "np.stack"
+    samples = f"{stack}({name})" if alike else f"data.source([(x,) for x in {name}], collate_fn=…), since their shapes differ"
+    return (
+        f"{name} is a list of {plural(len(data), 'tensor')}, which could be samples or columns; where each is a sample pass "
+        f"{samples}, or [(x, y), …] with a target; where each is a column pass a tuple: (x, y)."
     )
 
 

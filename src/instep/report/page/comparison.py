@@ -5,7 +5,6 @@ from typing import Any
 
 from instep.report.diff import leaves
 from instep.report.page.facts import as_text, parameter_count
-from instep.run.history.curves import seconds_trained
 from instep.run.run_files import RecordedRun
 from instep.text import duration, number
 
@@ -31,7 +30,7 @@ def _results(runs: Sequence[RecordedRun]) -> list[list[str]]:
         ["state", *(run.state for run in runs)],
         ["updates", *(MISSING if run.step is None else f"{run.step:,}" for run in runs)],
         ["parameters", *(f"{parameter_count(run.description):,}" for run in runs)],
-        ["time", *(duration(seconds_trained(run.history.rows)) for run in runs)],
+        ["time", *(duration(run.trained_s) for run in runs)],
     ]
     rows += [[f"best {name}", *(_best(run, name) for run in runs)] for name in monitors]
     names = dict.fromkeys(name for run in runs for name in _last(run))

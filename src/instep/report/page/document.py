@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from instep.drawing.thinning import thinned
+from instep.report.classification import class_names
 from instep.report.page.comparison import comparison
 from instep.report.page.facts import as_text, command, facts_of, parameter_count
 from instep.report.run_status import why_stopped
 from instep.run.history import NO_COLUMNS, History, Row
-from instep.run.history.curves import Curve, curves_of, seconds_trained
+from instep.run.history.curves import Curve, curves_of
 from instep.run.observed import read_findings, read_range_tests
 from instep.run.run_files import RecordedRun, find_checkpoints, section
 from instep.text import duration, number, size
@@ -70,7 +71,7 @@ def _run(run: RecordedRun, name: str, samples: Mapping[str, Any]) -> dict[str, A
         "cycles": [{key: _json(value) for key, value in row.items() if key != "kind"} for row in history.cycles],
         "range_tests": read_range_tests(run.path),
         "findings": read_findings(run.path),
-        "matrices": _matrices({**_tables(history), **samples.get("tables", {})}),
+        "matrices": _matrices({**_tables(history), **samples.get("tables", {})}, class_names(run.description)),
         "preview": samples.get("preview"),
         "samples": samples.get("samples"),
         "facts": facts_of(run),
@@ -92,7 +93,7 @@ def _numbers(run: RecordedRun) -> list[list[str]]:
     if test is not None:
         rows += [[name, number(value), "at the end"] for name, value in test.items() if _is_number(name, value)]
     rows.append(["updates", "none" if run.step is None else f"{run.step:,}", end])
-    rows.append(["time", duration(seconds_trained(history.rows)), _resumptions(run)])
+    rows.append(["time", duration(run.trained_s), _resumptions(run)])
     if parameter_count(said):
         rows.append(["parameters", f"{parameter_count(said):,}", as_text(section(said, "model").get("class", ""))])
     return rows
@@ -129,7 +130,7 @@ def _tables(history: History) -> dict[str, Any]:
     return {name: table for row in rows for name, table in row.get("tables", {}).items()}
 
 
-def _matrices(tables: Mapping[str, Any]) -> dict[str, Any]:
+def _matrices(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Confusion matrices by the name of their data; of one with many classes the most frequent confusions."""
     found: dict[str, Any] = {}
     for name, table in tables.items():
@@ -138,6 +139,7 @@ def _matrices(tables: Mapping[str, Any]) -> dict[str, Any]:
             is_small = len(table) <= MOST_CLASSES
             found[name.removesuffix("confusion_matrix").removesuffix("/")] = {
                 "classes": len(table),
+                "names": [as_text(name) for name in names] if len(names) == len(table) else [],
                 "counts": table if is_small else None,
                 "confusions": [] if is_small else sorted(wrong, key=lambda one: -one[2])[:MOST_CONFUSIONS],
             }

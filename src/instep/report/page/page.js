@@ -221,11 +221,12 @@ class Page {
   }
 
   _matrices(run) {
-    return Object.entries(run.matrices).map(([name, { classes, counts: matrix, confusions }]) => {
+    return Object.entries(run.matrices).map(([name, { classes, names, counts: matrix, confusions }]) => {
+      const called = (place) => names[place] ?? place;
       const title = `Confusion matrix: ${name}`;
-      if (matrix === null) return section(title, table(`The most frequent confusions of ${classes} classes`, ["class", "taken for", "times"], confusions));
+      if (matrix === null) return section(title, table(`The most frequent confusions of ${classes} classes`, ["class", "taken for", "times"], confusions.map(([one, other, times]) => [called(one), called(other), times])));
       const most = Math.max(...matrix.flat(), 1);
-      const found = table("A row for each class that is there, a column for each that was chosen", ["", ...matrix.map((row, place) => place)], matrix.map((row, place) => [place, ...row]));
+      const found = table("A row for each class that is there, a column for each that was chosen", ["", ...matrix.map((row, place) => called(place))], matrix.map((row, place) => [called(place), ...row]));
       found.classList.add("matrix");
       found.querySelectorAll("tbody tr").forEach((row, i) => row.querySelectorAll("td").forEach((cell, j) => {
         const share = Math.sqrt(matrix[i][j] / most);
@@ -248,7 +249,8 @@ class Page {
     if (!seen) return null;
     const parts = seen.warnings.map((warning) => make("p", { class: "note", text: warning }));
     for (const set of seen.sets) {
-      parts.push(make("h3", { text: set.name }), make("p", { class: "quiet", text: set.said }), table(`Columns of ${set.name}`, ["column", "type", "shape", "least", "most", "mean", "std"], set.columns, { isCaptionHidden: true }));
+      parts.push(make("h3", { text: set.name }), make("p", { class: "quiet", text: set.said }), table(`Columns of ${set.name}`, ["column", "type", "shape", "least", "most", "mean", "std"], set.columns, { isCaptionHidden: true }),
+        ...set.features.map((line) => make("p", { class: "quiet", text: line })));
       if (set.classes.length) parts.push(table(`Classes of ${set.name}`, ["class", "samples", "share"], set.classes));
     }
     if (seen.pictures.length) {
