@@ -2,10 +2,11 @@
 
 For each work the instructions of an update in Instep's Trainer, in the best loop by hand and in the plain loop: those of a fit of
 so many updates less those of a fit of half as many, so that what a fit costs once is not in it. Then those of the steps that
-`benchmarks/doctor.py` trains: unwatched, watched, while the doctor rests, and the mean of a long run. One thread. Instructions
-are not time: one that waits for memory takes as long as many that do not.
+`benchmarks/doctor.py` trains: unwatched, watched, while the doctor rests, and the mean of a long run. Then those of its whole
+scripts, from the start of Python to the report. One thread. Instructions are not time: one that waits for memory takes as long
+as many that do not.
 
-    .venv-peers/bin/python -m benchmarks.instructions [--work mlp-64,transformer] [--only loops|doctor] [--write]
+    .venv-peers/bin/python -m benchmarks.instructions [--work mlp-64,transformer] [--only loops|doctor|scripts] [--write]
 
 Needs valgrind; under it everything takes about a hundred times as long. `--write` writes benchmarks/instructions.json.
 """
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 UPDATES = {"mlp-64": 64, "mlp-512": 16, "cnn": 12, "transformer": 8}
@@ -31,6 +33,7 @@ LOOPS = ("plain", "hand", "instep")
 WATCHED = {"MLP 16-32-2": (16, False), "the same, cleared in place": (16, False), "transformer": (4, True)}
 DUMP, START, STOP = ((ord("C") << 24 | ord("T") << 16) + number for number in (0, 4, 5))  # valgrind/callgrind.h
 FIRST = 24  # steps that the doctor watches without rest: here fewer than 200, which would take too long
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 JSON = Path(__file__).with_suffix(".json")
 
 
@@ -46,22 +49,29 @@ def main() -> None:
                 tell_valgrind(STOP)
         return
     found = json.loads(JSON.read_text(encoding="utf-8")) if JSON.exists() else {}
-    if given.only != "doctor":
+    if given.only in (None, "loops"):
         found["loops"] = found.get("loops", {}) | {work: loops(work) for work in given.work}
-        print(f"{'million instructions an update':<34}" + "".join(f"{name:>12}" for name in LOOPS) + f"{'hand/instep':>14}")
-        for work, counts in found["loops"].items():
-            row = "".join(f"{counts[name] / 1e6:>12.3f}" for name in LOOPS)
-            print(f"{work:<34}{row}{counts['hand'] / counts['instep']:>14.3f}")
-    if given.only != "loops":
+    if given.only in (None, "doctor"):
         with ThreadPoolExecutor(2) as pool:
             found["doctor"] = dict(zip(WATCHED, pool.map(doctor, WATCHED), strict=True))
-        kinds = ("plain", "watched", "resting", "long run")
-        print(f"\n{'million instructions a step':<34}" + "".join(f"{name:>12}" for name in kinds) + f"{'/ plain':>14}")
-        for name, counts in found["doctor"].items():
-            row = "".join(f"{counts[kind] / 1e6:>12.3f}" for kind in kinds)
-            print(f"{name:<34}{row}{counts['long run'] / counts['plain']:>14.3f}")
+    if given.only in (None, "scripts"):
+        found["scripts"] = found.get("scripts", {}) | scripts(given.script)
+    show("million instructions an update", found.get("loops", {}), LOOPS, ("hand", "instep"))
+    show(
+        "million instructions a step", found.get("doctor", {}), ("plain", "watched", "resting", "long run"), ("long run", "plain")
+    )
+    show("million instructions a script", found.get("scripts", {}), ("plain", "watched"), ("watched", "plain"))
     if given.write:
         JSON.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def show(title: str, rows: dict[str, dict[str, float]], kinds: tuple[str, ...], ratio: tuple[str, str]) -> None:
+    """A table of counts, with the ratio of two of them."""
+    if rows:
+        print(f"\n{title:<34}" + "".join(f"{kind:>14}" for kind in kinds) + f"{' / '.join(ratio):>20}")
+    for name, counts in rows.items():
+        row = "".join(f"{counts[kind] / 1e6:>14,.3f}" for kind in kinds)
+        print(f"{name:<34}{row}{counts[ratio[0]] / counts[ratio[1]]:>20.3f}")
 
 
 class Requests:
@@ -85,7 +95,8 @@ class Requests:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=lambda text: text.split(","), default=list(UPDATES), help=", ".join(UPDATES))
-    parser.add_argument("--only", choices=("loops", "doctor"))
+    parser.add_argument("--script", type=lambda text: text.split(","), default=["rows", "in place", "images"])
+    parser.add_argument("--only", choices=("loops", "doctor", "scripts"))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--count", nargs="+", help=argparse.SUPPRESS)  # what a process under valgrind does
     return parser.parse_args()
@@ -109,13 +120,43 @@ def doctor(name: str) -> dict[str, float]:
     return {"plain": plain, "watched": watched, "resting": resting, "long run": mean}
 
 
+def scripts(kinds: list[str]) -> dict[str, dict[str, float]]:
+    """Instructions of whole processes: a script by itself, and the same script under the doctor."""
+    from benchmarks.doctor import SCRIPT, SCRIPTS
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        (Path(folder) / "script.py").write_text(SCRIPT, encoding="utf-8")
+        found: dict[str, dict[str, float]] = {}
+        for kind in kinds:
+            command = [f"{folder}/script.py", kind, str(SCRIPTS[kind])]
+            environment = ENVIRONMENT | {"PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
+            for start in ([], ["-m", "instep", "doctor"]):  # the byte code is there, as it is in an installed package
+                subprocess.run([sys.executable, *start, *command[:2], "1"], check=True, capture_output=True, env=environment)
+            count = partial(whole_process, environment)
+            plain, watched = pool.map(count, (command, ["-m", "instep", "doctor", *command]))
+            found[kind] = {"plain": plain, "watched": watched}
+        return found
+
+
+def whole_process(environment: dict[str, str], command: list[str]) -> int:
+    """Instructions of a process from its start to its end, without those of processes that it starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        counting = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", f"--log-file={folder}/log"]
+        process = subprocess.Popen(["valgrind", *counting, sys.executable, *command], env=environment, stdout=subprocess.DEVNULL)
+        if process.wait():
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode} under valgrind")
+        log = Path(folder, "log").read_text(encoding="utf-8")
+        refs = re.search(rf"^=={process.pid}== I +refs: +([\d,]+)", log, re.M)
+        assert refs is not None, log
+        return int(refs[1].replace(",", ""))
+
+
 def sections(*what: str) -> list[int]:
     """What a process under valgrind counted, from each start to the stop after it."""
     with tempfile.TemporaryDirectory() as folder:
         counting = ["--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out", f"--log-file={folder}/log"]
         command = ["valgrind", *counting, sys.executable, "-m", "benchmarks.instructions", "--count", *what]
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         dumps = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         return [int(re.findall(r"^totals: (\d+)", dump.read_text(), re.M)[0]) for dump in dumps]
 
