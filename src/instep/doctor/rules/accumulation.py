@@ -3,10 +3,11 @@
 import itertools
 from collections.abc import Iterator
 
+from instep.doctor.cycle_tallies import Cycles
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import CyclePart, Cycles
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from instep.doctor.cycle_tallies import BackwardPlace, Cycles
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
-from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.hand_phases import HandPhase
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
