@@ -24,16 +24,18 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
             loads = load.aliased or load.unchanged
             yield Finding(
                 "best-weights-aliased",
-                f"{load.model} was loaded with a state dict {when} step {load.taken_step} that holds its own live "
-                "tensors: nothing was restored.",
+                f"{load.model} was loaded at step {load.step} with a state dict {when} step {load.taken_step} that holds its "
+                "own live tensors: nothing was restored.",
                 evidence={
                     "model": load.model,
                     "taken_step": load.taken_step,
                     "loaded_step": load.step,
                     "loads": loads,
                     "tensors": load.own,
+                    "loaded_at": load.site,
                 },
-                where=load.site,
+                where=load.taken_at or load.site,
+                places=_second(load.taken_at, load.site),
                 since_step=load.taken_step,
                 severity=None if load.aliased else "warning",
             )
@@ -43,11 +45,17 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
                 "best-weights-aliased",
                 f"A state dict taken at step {save.taken_step} was saved at step {save.step} with the weights of that "
                 "moment: it holds the live tensors.",
-                evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased},
-                where=save.site,
+                evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased, "saved_at": save.site},
+                where=save.taken_at or save.site,
+                places=_second(save.taken_at, save.site),
                 since_step=save.taken_step,
                 severity="warning",
             )
+
+
+def _second(kept: str | None, used: str | None) -> tuple[str, ...]:
+    """The line where kept weights were loaded or saved, where it is another than that where they were kept."""
+    return (used,) if kept and used and used != kept else ()
 
 
 def _kept_by_name(trace: Trace) -> Iterator[Finding]:
