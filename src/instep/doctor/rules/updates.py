@@ -65,8 +65,8 @@ def _lost(movement: Movement) -> Finding:
     """Weights that became nan behind a loss that looks healthy."""
     return Finding(
         "non-finite",
-        f"{movement.lost_name} has been nan since about step {movement.first_lost} of {movement.name}, and the loss shows "
-        "nothing: its value is guarded where its gradient is not.",
+        f"{movement.lost_name} has been nan since about step {movement.first_lost}, and the loss shows nothing: "
+        "its value is guarded where its gradient is not.",
         evidence={"parameter": movement.lost_name, "first_step": movement.first_lost, "looks": movement.lost},
         where=movement.site,
         since_step=movement.first_lost,

@@ -177,7 +177,8 @@ class UpdateWatch:
         now = [_beginning(t) for _, t, _, _ in pairs]
         facts = _facts(now, [w for _, _, w, _ in pairs], [g for _, _, _, g in pairs])
         movement = self._part.optimizers[number]
-        self._hub.read(facts, partial(self._note, movement, movement.moves, [i for i, *_ in pairs], step.record.steps))
+        at = self._trace.steps - 1
+        self._hub.read(facts, partial(self._note, movement, movement.moves, [i for i, *_ in pairs], step.record.steps, at))
 
     def _movement(self, step: Step) -> Movement | None:
         movements, number = self._part.optimizers, step.record.number
@@ -209,7 +210,9 @@ class UpdateWatch:
         gone = bool(tensors) and all(tensor is None for tensor in tensors)
         return gone or any(tensor is not None and _dtype(tensor) != move.dtype for tensor, move in pairs)
 
-    def _note(self, movement: Movement, moves: list[Moves], chosen: list[int], step: int, facts: list[list[float]]) -> None:
+    def _note(
+        self, movement: Movement, moves: list[Moves], chosen: list[int], count: int, step: int, facts: list[list[float]]
+    ) -> None:
         gone = next((i for i, fact in zip(chosen, facts, strict=True) if math.isnan(fact[0]) and moves[i].samples), None)
         movement.lost = movement.lost + 1 if gone is not None else 0
         if gone is not None and movement.first_lost is None:
@@ -227,7 +230,7 @@ class UpdateWatch:
             move.ratios.append(ratio)
             move.low += ratio < 1e-7
             move.highest = max(move.highest, ratio)
-            if step > 10:
+            if count > 10:
                 move.late += 1
                 move.high += ratio > 0.1
 
@@ -241,7 +244,7 @@ class UpdateWatch:
         tensors = [t.detach() for t in held if t is not None and t.numel() and t.is_floating_point()][:: max(len(held) // 8, 1)]
         if tensors:
             finite = torch.stack([_beginning(t).float().abs().max().to(tensors[0].device) for t in tensors]).isfinite()
-            self._hub.read(finite, partial(self._damage, movement, odd, self._trace.steps))
+            self._hub.read(finite, partial(self._damage, movement, odd, self._trace.steps - 1))
 
     def _damage(self, movement: Movement, odd: Backward, step: int, finite: list[bool]) -> None:
         movement.spoilt_last = not all(finite)
