@@ -27,6 +27,7 @@ FIRST = 12  # steps of a phase that are looked at
 EVERY = 16
 PARAMETERS = 8  # whose rows are looked at
 FROZEN = 4
+TRAINED = 2
 LARGEST = 1 << 20
 ROWS = 4  # of those that are held, whose values are compared
 LIMIT = 64  # weights of either kind that are known
@@ -43,6 +44,7 @@ class Held:
     rows: int = 0
     looks: int = 0
     moves: int = 0
+    used: int = 0  # looks at which rows that were held at another time had a gradient
 
 
 @part_class
@@ -86,6 +88,7 @@ class HeldRowWatch:
         self._held: dict[int, _Rows] = {}
         self._steps: list[_Stepped] = []  # until the next forward or backward
         self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float], Held | None]] = {}  # values at the last look
+        self._trained: list[tuple[weakref.ref[Tensor], list[float]]] = []  # weights that are trained, after the last step
 
     def _looks(self) -> bool:
         steps = self._trace.steps
@@ -138,7 +141,8 @@ class HeldRowWatch:
             self._steps = [each for each in self._steps if each.known is not known]
             self._steps.append(_Stepped(known, chosen, tensor.detach()[chosen].clone()))
         elif known.fact is not None:
-            known.fact.looks += 1  # rows that are held at one time and used at another, or none of them
+            known.fact.looks += 1  # none of them is held now
+            known.fact.used += bool((known.held & known.used).any())
 
     def _known(self, tensor: Tensor, rows: Tensor) -> _Rows | None:
         known = self._held.get(id(tensor))
@@ -157,6 +161,7 @@ class HeldRowWatch:
             if tensor is not None:  # by the last of several optimizers, where that is the one it belongs to
                 stepped.after = tensor.detach()[stepped.chosen].clone()
                 stepped.site, stepped.step = step.site, self._trace.steps - 1
+        self._note_trained(step)
 
     def _compare(self) -> None:
         """Whether rows are still where a step has moved them to."""
@@ -176,6 +181,20 @@ class HeldRowWatch:
             moved = not torch.equal(stepped.before, stepped.after)
             known.fact.moves += moved and torch.equal(tensor.detach()[stepped.chosen], stepped.after)
 
+    def _note_trained(self, step: Step) -> None:
+        """A few weights that are trained, to see whether something besides the optimizer shrinks them before the next step."""
+        self._trained = []
+        if self._frozen and self._looks() and not step.inside:
+            held = (tensor for group in step.optimizer.param_groups for tensor in group["params"])
+            chosen = [tensor for tensor in held if tensor.requires_grad and _is_table(tensor)][:TRAINED]
+            self._trained = [(weakref.ref(tensor), sample(tensor)) for tensor in chosen]
+
+    def _are_trained_shrunk(self) -> bool:
+        """Whether they have all become smaller since the last step: a decay by hand. Who fades out a frozen branch, and nothing
+        else, means it."""
+        alive = [(tensor, values) for reference, values in self._trained if (tensor := reference()) is not None]
+        return bool(alive) and all(_is_shrunk(values, sample(tensor)) for tensor, values in alive)
+
     def _note_frozen(self, step: Step) -> None:
         """Frozen weights of a model that is trained, from one look to the next."""
         if not self._looks():
@@ -183,6 +202,7 @@ class HeldRowWatch:
         trained = [top for root in self._calls.roots[:16] if root.trained and (top := root.reference()) is not None]
         chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _is_table(tensor)]
         last, self._frozen = self._frozen, {}
+        by_decay = self._are_trained_shrunk()
         for tensor in chosen[:FROZEN]:
             values, before = sample(tensor), last.get(id(tensor))
             fact = None
@@ -190,7 +210,7 @@ class HeldRowWatch:
                 fact = before[2] or self._new_shrunk(tensor, step)
                 if fact is not None:
                     fact.looks += 1
-                    fact.moves += _is_shrunk(before[1], values)
+                    fact.moves += by_decay and _is_shrunk(before[1], values)
             self._frozen[id(tensor)] = (weakref.ref(tensor), values, fact)
 
     def _new_shrunk(self, tensor: Tensor, step: Step) -> Held | None:
