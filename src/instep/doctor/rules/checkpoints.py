@@ -17,7 +17,6 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
     kept on purpose and saved time and again.
     """
     part = trace.part(Checkpoints)
-    yield from _kept_by_name(trace)
     for load in part.loads.values():
         if load.aliased or load.unchanged:
             when = "taken at" if load.aliased else "taken again and again since"
@@ -51,6 +50,8 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
                 since_step=save.taken_step,
                 severity="warning",
             )
+    loaded = {load.site for load in part.loads.values() if load.aliased or load.unchanged}
+    yield from _kept_by_name(trace, loaded)
 
 
 def _second(kept: str | None, used: str | None) -> tuple[str, ...]:
@@ -58,8 +59,11 @@ def _second(kept: str | None, used: str | None) -> tuple[str, ...]:
     return (used,) if kept and used and used != kept else ()
 
 
-def _kept_by_name(trace: Trace) -> Iterator[Finding]:
-    """A second name for the model, or for its tensors, taken for a copy. Not where files are written: those are copies."""
+def _kept_by_name(trace: Trace, loaded: set[str | None]) -> Iterator[Finding]:
+    """A second name for the model, or for its tensors, taken for a copy. Not where files are written: those are copies.
+
+    `loaded` are lines of loads that are told already: those copy the tensors onto themselves.
+    """
     part, checkpoints = trace.part(Kept), trace.part(Checkpoints)
     for kept in part.names.values():
         if kept.siblings or (kept.module and (checkpoints.saves or checkpoints.files)):
@@ -78,7 +82,7 @@ def _kept_by_name(trace: Trace) -> Iterator[Finding]:
             else "best = {name: p.detach().clone() for name, p in params.items()}",
         )
     for copy in part.copies.values():
-        if not copy.others and copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
+        if copy.site not in loaded and not copy.others and copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
             yield Finding(
                 "best-weights-aliased",
                 f"{copy.parameters} parameters were copied onto themselves at step {copy.step}: what was kept are the live "
