@@ -47,7 +47,7 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
 
 def _held_by_zeros(trace: Trace) -> Iterator[Finding]:
     """A gradient of zero holds a weight still under plain SGD only: decay and momentum go on."""
-    held = [fact for fact in trace.part(Moves).hushed.values() if fact.moves >= 4 and not fact.used]
+    held = [fact for fact in trace.part(Moves).zeroed.values() if fact.moves >= 4 and not fact.used]
     facts = [fact for fact in held if trace.has_share(fact.moves, fact.looks, 0.8)]
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]

@@ -84,7 +84,7 @@ class HeldRowWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part, self._phases = trace, trace.part(HeldRows), trace.part(Phases)
         self._parameters, self._calls = trace.part(Gradients).parameters, trace.part(Calls)
-        self._loud: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
+        self._filled: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
         self._held: dict[int, _Rows] = {}
         self._steps: list[_Stepped] = []  # until the next forward or backward
         self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float], Held | None]] = {}  # values at the last look
@@ -95,7 +95,7 @@ class HeldRowWatch:
         return 1 <= steps - self._phases.step <= FIRST or steps % EVERY == 0
 
     def on_rest(self) -> None:
-        self._loud, self._steps = [], []
+        self._filled, self._steps = [], []
 
     def before_call(self, call: Call) -> None:
         if call.grad and self._steps:
@@ -105,38 +105,38 @@ class HeldRowWatch:
         self._compare()
 
     def after_backward(self, _: Called) -> None:
-        self._loud = []
+        self._filled = []
         if not self._looks():
             return
         for parameter in self._parameters.values():
             tensor = parameter.reference()
-            if tensor is None or tensor.grad is None or not parameter.optimizers or not _is_table(tensor):
+            if tensor is None or tensor.grad is None or not parameter.optimizers or not _has_rows(tensor):
                 continue
             rows = tensor.grad.detach().flatten(1).any(1)
             if bool(rows.any()):
-                self._loud.append((weakref.ref(tensor), rows))
-            if len(self._loud) >= PARAMETERS:
+                self._filled.append((weakref.ref(tensor), rows))
+            if len(self._filled) >= PARAMETERS:
                 return
 
     def before_step(self, step: Step) -> None:
-        loud, self._loud = self._loud, []
+        filled, self._filled = self._filled, []
         if step.inside or step.closure:
             return
-        for reference, rows in loud:
+        for reference, rows in filled:
             tensor = reference()
             if tensor is not None and tensor.grad is not None and tensor.grad.shape == tensor.shape:
                 self._note_rows(tensor, rows, tensor.grad.detach().flatten(1).any(1))
         self._note_frozen(step)
 
-    def _note_rows(self, tensor: Tensor, loud: Tensor, now: Tensor) -> None:
+    def _note_rows(self, tensor: Tensor, filled: Tensor, now: Tensor) -> None:
         """Which rows have lost their gradient since the backward, and what they are before the step."""
-        known = self._known(tensor, loud)
+        known = self._known(tensor, filled)
         if known is None:
             return
-        quiet = loud & ~now
-        known.held |= quiet
-        known.used |= loud & now
-        chosen = quiet.nonzero().flatten()[:ROWS]
+        zeroed = filled & ~now
+        known.held |= zeroed
+        known.used |= filled & now
+        chosen = zeroed.nonzero().flatten()[:ROWS]
         if len(chosen) and bool(now.any()) and not bool((known.held & known.used).any()):
             self._steps = [each for each in self._steps if each.known is not known]
             self._steps.append(_Stepped(known, chosen, tensor.detach()[chosen].clone()))
@@ -186,7 +186,7 @@ class HeldRowWatch:
         self._trained = []
         if self._frozen and self._looks() and not step.inside:
             held = (tensor for group in step.optimizer.param_groups for tensor in group["params"])
-            chosen = [tensor for tensor in held if tensor.requires_grad and _is_table(tensor)][:TRAINED]
+            chosen = [tensor for tensor in held if tensor.requires_grad and _has_rows(tensor)][:TRAINED]
             self._trained = [(weakref.ref(tensor), sample(tensor)) for tensor in chosen]
 
     def _are_trained_shrunk(self) -> bool:
@@ -200,7 +200,7 @@ class HeldRowWatch:
         if not self._looks():
             return
         trained = [top for root in self._calls.roots[:16] if root.trained and (top := root.reference()) is not None]
-        chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _is_table(tensor)]
+        chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _has_rows(tensor)]
         last, self._frozen = self._frozen, {}
         by_decay = self._are_trained_shrunk()
         for tensor in chosen[:FROZEN]:
@@ -222,7 +222,7 @@ class HeldRowWatch:
         return fact
 
 
-def _is_table(tensor: Tensor) -> bool:
+def _has_rows(tensor: Tensor) -> bool:
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided
     grad = tensor.grad
     return plain and tensor.dim() >= 2 and 16 <= tensor.numel() <= LARGEST and (grad is None or grad.layout is torch.strided)

@@ -59,7 +59,7 @@ class Moves:
     idle: dict[int, int] = field(
         default_factory=dict
     )  # optimizer -> steps in which nothing required a gradient and nothing had one
-    hushed: dict[int, FrozenMove] = field(default_factory=dict)  # whose gradient is set to zero by hand before each step
+    zeroed: dict[int, FrozenMove] = field(default_factory=dict)  # whose gradient is set to zero by hand before each step
     written: dict[str, Written] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)
 
@@ -75,7 +75,7 @@ class MoveWatch:
         self._filled: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
         self._given: list[weakref.ref[Tensor]] = []  # whose gradient was not zero before hooks of the user's got it
         self._handles: list[Any] = []  # of hooks of ours, until the backward has ended
-        self._hushed: list[tuple[Tensor, list[float]]] = []
+        self._zeroed: list[tuple[Tensor, list[float]]] = []
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
         self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
 
@@ -96,7 +96,7 @@ class MoveWatch:
             number = step.record.number
             self._part.idle[number] = self._part.idle.get(number, 0) + 1
         self._compare_after(None if step.closure else step.site)
-        self._note_hushed(step)
+        self._note_zeroed(step)
         self._forward = []
         self._frozen = []
         if step.record.steps % 4 == 0:
@@ -114,31 +114,31 @@ class MoveWatch:
             if known is not None and ((tensor.grad is None and learns) or (tensor.grad is not None and known.arrivals)):
                 self._frozen.append((tensor, sample(tensor)))
 
-    def _note_hushed(self, step: Step) -> None:
+    def _note_zeroed(self, step: Step) -> None:
         """Gradients that the last backward filled, or that were not zero before hooks of the user's, that are zero now, and that
         were not cleared with all others."""
-        filled, self._filled, self._hushed = [reference() for reference in self._filled], [], []
-        if not filled and not self._part.hushed:
+        filled, self._filled, self._zeroed = [reference() for reference in self._filled], [], []
+        if not filled and not self._part.zeroed:
             return
         mine = {id(tensor) for group in step.optimizer.param_groups for tensor in group["params"]}
         self._note_used(mine)
         held = [tensor for tensor in filled if tensor is not None and tensor.grad is not None and id(tensor) in mine]
         zero = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
         if len(zero) < len(held) and not step.inside and not step.closure:
-            self._hushed = [(tensor, sample(tensor)) for tensor in zero[:CHECKED]]
+            self._zeroed = [(tensor, sample(tensor)) for tensor in zero[:CHECKED]]
 
     def _note_used(self, mine: set[int]) -> None:
         """Of those that were held by zeros before: whether this step uses their gradient. They are few, and looked at always."""
-        for key, fact in self._part.hushed.items():
+        for key, fact in self._part.zeroed.items():
             known = self._parameters.get(key) if key in mine else None
             tensor = known.reference() if known is not None else None
             if tensor is not None and tensor.grad is not None and not is_zero(tensor.grad):
                 fact.used += 1
 
     def after_step(self, step: Step) -> None:
-        self._compare(step, self._hushed, self._part.hushed)
+        self._compare(step, self._zeroed, self._part.zeroed)
         self._compare(step, self._frozen, self._part.frozen)
-        self._hushed = []
+        self._zeroed = []
         self._frozen = []
         self._after = []
         if self._looks() and not step.closure and not step.inside:

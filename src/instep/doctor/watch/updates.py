@@ -55,9 +55,9 @@ class Movement:
     torchs: bool  # one of torch.optim
     site: str | None = None
     moves: list[Moves] = field(default_factory=list)
-    spoiled: int = 0  # looks at which weights were inf or nan
-    spoilt_last: bool = False
-    first_spoiled: int | None = None
+    non_finite: int = 0  # looks at which weights were inf or nan
+    non_finite_last: bool = False
+    first_non_finite: int | None = None
     loss_site: str | None = None  # of the backward before that
     odd: int = 0  # steps that used the backward of a loss that is not finite
     lost: int = 0  # looks in a row at which a tensor was nan that had been finite, whatever the loss was
@@ -247,12 +247,12 @@ class UpdateWatch:
             self._hub.read(finite, partial(self._damage, movement, odd, self._trace.steps - 1))
 
     def _damage(self, movement: Movement, odd: Backward, step: int, finite: list[bool]) -> None:
-        movement.spoilt_last = not all(finite)
+        movement.non_finite_last = not all(finite)
         movement.loss_site = movement.loss_site or odd.site
-        if movement.spoilt_last:
-            movement.spoiled += 1
-            if movement.first_spoiled is None:
-                movement.first_spoiled, movement.loss_site = step, odd.site
+        if movement.non_finite_last:
+            movement.non_finite += 1
+            if movement.first_non_finite is None:
+                movement.first_non_finite, movement.loss_site = step, odd.site
 
 
 def _dtype(tensor: Tensor) -> str:
