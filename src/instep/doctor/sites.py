@@ -75,7 +75,7 @@ class Locator:
                 return True
             name = frame.f_code.co_filename
             folder = _real_folder(os.path.dirname(name)) + os.sep
-            if not name.startswith("<") and not folder.startswith(_DOCTOR) and f"{os.sep}torch{os.sep}" not in folder:
+            if not name.startswith("<") and not folder.startswith(_DOCTOR) and not folder.startswith(_torch_folder()):
                 return False
         return False
 
@@ -134,6 +134,12 @@ class Locator:
             return path
         installed = path.startswith(_LIBRARIES) or any(part in path for part in _PACKAGES)
         return "" if installed else path
+
+
+@functools.cache
+def _torch_folder() -> str:
+    """Where torch lies; asked for when it has been imported."""
+    return _real_folder(os.path.dirname(sys.modules["torch"].__file__ or "")) + os.sep
 
 
 @functools.cache

@@ -136,8 +136,11 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
 
 def _divided_tails(trace: Trace) -> Iterator[Finding]:
     """Last cycles of epochs that have fewer backwards than the others and are divided by the same number: a smaller step."""
+    optimizers = {record.number: record for record in trace.part(Optimizers)}
     for cycles in trace.part(ShortCycles).all.values():
-        optimizer, known = trace.part(Optimizers).all[cycles.optimizer], trace.part(CyclePart).optimizers[cycles.optimizer]
+        optimizer, known = optimizers.get(cycles.optimizer), trace.part(CyclePart).optimizers.get(cycles.optimizer)
+        if optimizer is None or known is None:
+            continue
         size, times = cycles.sizes.most_common(1)[0] if cycles.sizes else (0, 0)
         if size < 2 or size not in cycles.divisors or times < 3 or len(cycles.sizes) > 1:
             continue
@@ -168,7 +171,7 @@ def _divided_tails(trace: Trace) -> Iterator[Finding]:
 
 def _regular_short_cycles(cycles: DividedCycles) -> list[tuple[int, int]]:
     """Where no loader tells when an epoch ends: short ones of one size, three at least, at equal distances."""
-    short = [*cycles.ends, *cycles.others]
+    short = sorted([*cycles.ends, *cycles.others])
     distances = {b - a for (a, _), (b, _) in itertools.pairwise(short)}
     steady = len(short) >= 3 and len(distances) == 1 and min(distances) > 1
     return short if steady and len({size for _, size in short}) == 1 else []

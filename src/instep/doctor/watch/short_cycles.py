@@ -73,8 +73,10 @@ class ShortCycleWatch:
         self._pass_ended = -1  # backwards begun when a pass over a loader ended last
 
     def on_wake(self) -> None:
-        for each in (self._divisors, self._left, self._short, self._rates):
-            each.clear()
+        self._divisors.clear()
+        self._left.clear()
+        self._short.clear()
+        self._rates.clear()
 
     def on_backward(self, backward: Backward, tensor: Tensor) -> None:
         self._left.clear()
