@@ -128,6 +128,56 @@ def test_a_loss_by_the_right_formula(how: str, tmp_path: Path) -> None:
     assert done.stdout == ran(folder, "train.py").stdout  # recording changes nothing
 
 
+ONE_LINE = """
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    x = torch.randn(160, 6); y = (x[:, 0] + x[:, 1] > 0).long(); data = TensorDataset(x, y)
+    loader = DataLoader(data, batch_size=8, shuffle=True); model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1); schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, gamma=0.5)
+    for epoch in range(8):
+        for a, b in loader: optimizer.zero_grad(); F.cross_entropy(model(a), b).backward(); optimizer.step(); schedule.step()
+"""
+IF_ON_ONE_LINE = """
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    x = torch.randn(160, 6); y = (x[:, 0] + x[:, 1] > 0).long(); data = TensorDataset(x, y)
+    loader = DataLoader(data, batch_size=8, shuffle=True); model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(8):
+        for i, (a, b) in enumerate(loader):
+            loss = F.cross_entropy(model(a), b); loss.backward()
+            if i % 4 == 3: optimizer.step(); optimizer.zero_grad()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "acted", "curve"),
+    [
+        (ONE_LINE, "the schedule is stepped in the other unit (7 times)", "training loss at train.py:12, 160 values"),
+        (
+            IF_ON_ONE_LINE,
+            "each loss is divided by the number of backwards a step (160 times)",
+            "training loss at train.py:13, 160 values",
+        ),
+    ],
+)
+def test_statements_may_share_a_line(script: str, acted: str, curve: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(dedent(script))
+    said = " ".join(doctor(tmp_path, "--confirm", "train.py").stderr.split())
+    assert acted in said
+    assert curve in said
+    assert "Verdict: none" not in said
+
+
 def test_the_docs_name_what_can_be_changed() -> None:
     docs = (Path(__file__).parent.parent.parent / "docs" / "doctor.md").read_text(encoding="utf-8")
     named = docs.partition("In memory can be changed: ")[2].partition(". Others")[0]
@@ -215,7 +265,11 @@ def test_what_decides() -> None:
 
 def test_nothing_is_claimed_where_nothing_was_seen() -> None:
     pairs = pair_up([curve(falling(0.5))], [curve(falling(0.1))])
-    assert "The fixes did not come to act" in verdict(pairs, ["missing-zero-grad"], SecondRun(0, [], {"missing-zero-grad": 0}))
+    assert "the script does it by its own means" in verdict(
+        pairs, ["missing-zero-grad"], SecondRun(0, [], {"missing-zero-grad": 0})
+    )
+    elsewhere = SecondRun(0, [], {"not-shuffled": 0}, elsewhere={"not-shuffled": 3})
+    assert "was called 3 times, and never from the lines that the findings name" in verdict(pairs, ["not-shuffled"], elsewhere)
     assert "no loss in common" in verdict([], ["missing-zero-grad"], SecondRun(0, [], {"missing-zero-grad": 1}))
     assert "The second run failed" in verdict(pairs, ["missing-zero-grad"], SecondRun(1, [], {"missing-zero-grad": 1}))
     assert is_clear(pairs[0])

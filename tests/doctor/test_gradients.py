@@ -4,12 +4,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.cycle_tallies import Cycles
 from instep.doctor.mean_losses import is_mean
 from instep.doctor.rules.accumulation import _regular_leaks
 from instep.doctor.rules.graphs import graph_kept, graph_retained
 from instep.doctor.rules.updates import diverging_loss, exploding_updates, vanishing_updates
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import CyclePart, Cycles
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.graphs import GraphPlace, Graphs
 from instep.doctor.watch.updates import Movement, Moves, Trend, Updates
 from instep.doctor.watcher import Watcher

@@ -69,7 +69,7 @@ clip-of-partial-cycle     warning  gradients are clipped inside the accumulation
 missing-zero-grad         error    steps use gradients that were already used
 accumulation-not-divided  warning  accumulated losses are means and are not divided
 gradients-discarded       error    gradients are cleared before any step used them
-accumulation-tail         warning  the last accumulation of an epoch is lost or leaks into the next
+accumulation-tail         warning  the last accumulation of an epoch is lost, leaks or is divided by too much
 detached-loss             error    backward starts at a tensor without a graph
 foreign-gradients         error    a step uses gradients of another optimizer's loss
 zero-grad-before-step     error    gradients are cleared between backward and step

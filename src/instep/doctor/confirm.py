@@ -155,7 +155,7 @@ def _ending(curve: Curve) -> list[float]:
 def verdict(pairs: Sequence[Pair], ids: Sequence[str], run: SecondRun) -> str:
     """What the two runs show, in words; never more than they do."""
     if not any(run.counts.get(id) for id in ids):
-        return "Verdict: none. The fixes did not come to act: what they change is not done by a function of torch's there."
+        return f"Verdict: none. The fixes did not come to act: {_why_not(ids, run)}"
     if not pairs:
         return "Verdict: none. The two runs have no loss in common that could be compared."
     if pairs[0].before.kind == "training loss" and all(REMEDIES[id].shows == "evaluation" for id in ids):
@@ -164,6 +164,14 @@ def verdict(pairs: Sequence[Pair], ids: Sequence[str], run: SecondRun) -> str:
         )
     said = _compared(pairs[0])
     return f"Verdict: {said}" + (" The second run failed, so this is about what it did until then." if run.code else "")
+
+
+def _why_not(ids: Sequence[str], run: SecondRun) -> str:
+    """Why no fix acted, as far as the second run knows."""
+    calls = sum(run.elsewhere.get(id, 0) for id in ids)
+    if calls:
+        return f"what they change was called {plural(calls, 'time')}, and never from the lines that the findings name."
+    return "no function of torch's that they change was called in the way that was found; the script does it by its own means."
 
 
 def _compared(pair: Pair) -> str:

@@ -25,7 +25,7 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)  # counts, shares, values, names: what JSON can hold
     where: str | None = None  # "file:line" in the user's source
     fix: str = ""  # a line or a small diff, where it depends on what was seen; else the page has it
-    since_step: int | None = None
+    since_step: int | None = None  # the first that is wrong, counted from 0: so many came before it
     severity: Severity | None = None
     cause: str | None = None
     process: str = ""  # which process of several; filled in by the engine

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from instep.doctor.loss_terms import children, factor, operation, past_shapes, saved, shape_of
+from instep.doctor.loss_terms import children, factor, operation, past_shapes, saved, shape_of, two
 
 
 def is_mean(node: Any, depth: int = 3) -> bool:
@@ -42,6 +42,18 @@ def divisor(node: Any, depth: int = 3) -> float | None:
     return next((found for each in terms if (found := divisor(each, depth - 1)) is not None), None)
 
 
+def divisors(node: Any) -> tuple[float, ...]:
+    """The plain numbers that a mean is divided by, the last one first: `0.5 * loss / 4` gives (4, 2); () for anything else."""
+    found: list[float] = []
+    while node is not None and operation(node) in ("Div", "Mul") and len(found) < 4:
+        live, number = _number(node)
+        if not number:
+            return ()
+        found.append(round(number if operation(node) == "Div" else 1 / number, 4))
+        node = live
+    return tuple(found) if found and is_mean(node) else ()
+
+
 def are_counts(divisors: list[float | None]) -> bool:
     """Whether each micro-batch of an update was divided by a count of its own.
 
@@ -51,6 +63,19 @@ def are_counts(divisors: list[float | None]) -> bool:
     if len(known) < len(divisors) or len(set(known)) < 2 or any(each < 1 or each != int(each) for each in known):
         return False
     return any(each % len(known) for each in known)
+
+
+def _number(node: Any) -> tuple[Any, float | None]:
+    """The other side of a product or quotient with one number, and that number; None where there is no such number."""
+    one, other = two(node)
+    if one is not None and other is None:
+        live, constant = one, saved(node, "other")
+    elif one is None and operation(node) == "Mul":
+        live, constant = other, saved(node, "self")
+    else:
+        return None, None
+    plain = constant is not None and constant.numel() == 1 and not constant.is_complex()
+    return live, float(constant) if plain and constant is not None else None
 
 
 def _past_sign(node: Any) -> Any:

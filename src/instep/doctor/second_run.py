@@ -55,6 +55,7 @@ class SecondRun:
     curves: list[Curve]
     counts: dict[str, int]  # how often each fix acted, by id
     said: list[str] = field(default_factory=list)  # its last lines, where it failed
+    elsewhere: dict[str, int] = field(default_factory=dict)  # how often what it changes was called from other lines
 
 
 def run_again(
@@ -90,7 +91,9 @@ def run_again(
         output = inside / "said.txt"
         code = _start(command, moved, journal, output)
         said = output.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:] if code else []
-        return SecondRun(code, read_curves(journal), _counts(journal), said)
+        counts = _counts(journal)
+        acted, elsewhere = ({id: pair[place] for id, pair in counts.items()} for place in (0, 1))
+        return SecondRun(code, read_curves(journal), acted, said, elsewhere)
 
 
 def _start(command: Command, moved: dict[str, str], journal: Path, output: Path) -> int:
@@ -178,9 +181,10 @@ def _moved(where: str | None, moved: dict[str, str]) -> str | None:
     return where
 
 
-def _counts(journal: Path) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _counts(journal: Path) -> dict[str, tuple[int, int]]:
+    """How often each fix acted, and how often what it changes was called elsewhere: in the process in which it acted most."""
+    counts: dict[str, tuple[int, int]] = {}
     for path in journal.glob(f"*{DONE}"):
-        for id, count in json.loads(path.read_text()).items():
-            counts[id] = max(count, counts.get(id, 0))
+        for id, (acted, elsewhere) in json.loads(path.read_text()).items():
+            counts[id] = max((acted, elsewhere), counts.get(id, (0, 0)))
     return counts

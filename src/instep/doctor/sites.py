@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 _OWN = str(Path(__file__).resolve().parent.parent) + os.sep
+_DOCTOR = str(Path(__file__).resolve().parent) + os.sep
 _LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -67,6 +68,17 @@ class Locator:
             between, inside = False, True
         return found
 
+    def is_called_by_user(self) -> bool:
+        """Whether the user's own code calls torch here, and no other library does so for it."""
+        for frame in self.frames():
+            if self._file(frame):
+                return True
+            name = frame.f_code.co_filename
+            folder = _real_folder(os.path.dirname(name)) + os.sep
+            if not name.startswith("<") and not folder.startswith(_DOCTOR) and not folder.startswith(_torch_folder()):
+                return False
+        return False
+
     def is_importing(self) -> bool:
         """Whether a library is being imported: what it does then is for itself."""
         for frame in self.frames():
@@ -122,6 +134,12 @@ class Locator:
             return path
         installed = path.startswith(_LIBRARIES) or any(part in path for part in _PACKAGES)
         return "" if installed else path
+
+
+@functools.cache
+def _torch_folder() -> str:
+    """Where torch lies; asked for when it has been imported."""
+    return _real_folder(os.path.dirname(sys.modules["torch"].__file__ or "")) + os.sep
 
 
 @functools.cache

@@ -24,7 +24,6 @@ def treat(folder: Path) -> None:
     protect(told["protected"])
     restore_start(folder)
     curves = Curves(locator, evaluations=True)
-    curves.install()
     fixes = [
         Fix(
             one["id"],
@@ -39,13 +38,15 @@ def treat(folder: Path) -> None:
     ]
     for fix in fixes:
         REMEDIES[fix.id].apply(fix)
+    curves.install()  # around the fixes: they are to see the losses that the script has
     process = os.getpid()
 
     def end() -> None:
         if os.getpid() == process:
-            counts: dict[str, int] = {}
+            counts: dict[str, list[int]] = {}  # how often each acted, and did not since it was another line
             for fix in fixes:
-                counts[fix.id] = counts.get(fix.id, 0) + fix.count
+                acted, elsewhere = counts.get(fix.id, [0, 0])
+                counts[fix.id] = [acted + fix.count, elsewhere + fix.elsewhere]
             (folder / f"{process}{DONE}").write_text(json.dumps(counts))
             curves.save(folder)
 

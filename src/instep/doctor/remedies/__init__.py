@@ -25,10 +25,13 @@ class Fix:
     note: Callable[[Any], None] = lambda _: None  # hears of losses by the right formula
     count: int = 0  # how often it acted
     places: tuple[str, ...] = ()  # other lines of the same cause
+    elsewhere: int = 0  # how often that which it changes was called from other lines
 
     def is_here(self) -> bool:
         """Whether a line of the finding is the one that is running."""
-        return self.where is None or self.locator.site(2) in (self.where, *self.places)
+        here = self.where is None or self.locator.site(2) in (self.where, *self.places)
+        self.elsewhere += not here
+        return here
 
     def choose(self, wrong: Callable[[], Any], right: Callable[[], Any]) -> Any:
         """The loss that the script goes on with, where a remedy has another one for it."""

@@ -14,8 +14,9 @@ from instep.doctor.remedies import Fix
 
 
 def evaluate(fix: Fix) -> None:
-    """Calls at the line of the finding run in eval mode."""
-    _call_in_mode(fix, False, lambda module: module.training)
+    """Calls at the line of the finding run in eval mode; not those that are trained on, which a helper may make there too."""
+    graph = fix.evidence.get("with_graph")
+    _call_in_mode(fix, False, lambda module: module.training and (graph is None or torch.is_grad_enabled() == graph))
 
 
 def train(fix: Fix) -> None:

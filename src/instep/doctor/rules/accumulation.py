@@ -3,14 +3,16 @@
 import itertools
 from collections.abc import Iterator
 
+from instep.doctor.cycle_tallies import Cycles
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
-from instep.doctor.watch.cycles import CyclePart, Cycles
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.epochs import Epochs
 from instep.doctor.watch.loaders import Loaders
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.phases import windows
+from instep.doctor.watch.short_cycles import DividedCycles, ShortCycles
 
 
 def _stepping(trace: Trace) -> Iterator[tuple[OptimizerRecord, Cycles]]:
@@ -93,7 +95,7 @@ def _regular_drops(trace: Trace, cycles: Cycles) -> list[int]:
 
 @rule("accumulation-tail")
 def accumulation_tail(trace: Trace) -> Iterator[Finding]:
-    """Backwards left over at the end of a pass, which are dropped or make the next step larger."""
+    """Backwards left over at the end of a pass, which are dropped, make the next step larger or one of their own too small."""
     for optimizer, cycles in _stepping(trace):
         if not cycles.sizes:
             continue
@@ -129,3 +131,47 @@ def accumulation_tail(trace: Trace) -> Iterator[Finding]:
             fix=f"- if (i + 1) % {size} == 0:\n+ if (i + 1) % {size} == 0 or i + 1 == len(loader):\n"
             f"# and divide by the batches of a cycle, fewer in the last: min({size}, len(loader) - i // {size} * {size})",
         )
+    yield from _divided_tails(trace)
+
+
+def _divided_tails(trace: Trace) -> Iterator[Finding]:
+    """Last cycles of epochs that have fewer backwards than the others and are divided by the same number: a smaller step."""
+    optimizers = {record.number: record for record in trace.part(Optimizers)}
+    for cycles in trace.part(ShortCycles).all.values():
+        optimizer, known = optimizers.get(cycles.optimizer), trace.part(CyclePart).optimizers.get(cycles.optimizer)
+        if optimizer is None or known is None:
+            continue
+        size, times = cycles.sizes.most_common(1)[0] if cycles.sizes else (0, 0)
+        if size < 2 or size not in cycles.divisors or times < 3 or len(cycles.sizes) > 1:
+            continue
+        if trace.part(Loaders).feeds(trace.backwards):
+            short = list(cycles.ends) if not cycles.others and len(cycles.ends) >= 0.5 * min(known.passes, 64) else []
+        else:
+            short = _regular_short_cycles(cycles)
+        if len(short) < 2:
+            continue
+        first, left = short[0]
+        yield Finding(
+            "accumulation-tail",
+            f"{optimizer.name} steps on {size} backwards, each on a mean loss divided by {size}; the last step of {len(short)} "
+            f"epochs had {left} only, divided by {size} too: its gradient is {left / size:.2f} times the mean of its batches.",
+            evidence={
+                "optimizer": optimizer.name,
+                "backwards_per_step": size,
+                "divided_by": size,
+                "backwards_in_the_last_step": left,
+                "epochs": len(short),
+            },
+            where=cycles.site,
+            since_step=first,
+            severity="hint",
+            fix=f"- (loss / {size}).backward()\n+ (loss / min({size}, len(loader) - i // {size} * {size})).backward()",
+        )
+
+
+def _regular_short_cycles(cycles: DividedCycles) -> list[tuple[int, int]]:
+    """Where no loader tells when an epoch ends: short ones of one size, three at least, at equal distances."""
+    short = sorted([*cycles.ends, *cycles.others])
+    distances = {b - a for (a, _), (b, _) in itertools.pairwise(short)}
+    steady = len(short) >= 3 and len(distances) == 1 and min(distances) > 1
+    return short if steady and len({size for _, size in short}) == 1 else []

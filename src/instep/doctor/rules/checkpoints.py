@@ -17,23 +17,24 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
     kept on purpose and saved time and again.
     """
     part = trace.part(Checkpoints)
-    yield from _kept_by_name(trace)
     for load in part.loads.values():
         if load.aliased or load.unchanged:
             when = "taken at" if load.aliased else "taken again and again since"
             loads = load.aliased or load.unchanged
             yield Finding(
                 "best-weights-aliased",
-                f"{load.model} was loaded with a state dict {when} step {load.taken_step} that holds its own live "
-                "tensors: nothing was restored.",
+                f"{load.model} was loaded at step {load.step} with a state dict {when} step {load.taken_step} that holds its "
+                "own live tensors: nothing was restored.",
                 evidence={
                     "model": load.model,
                     "taken_step": load.taken_step,
                     "loaded_step": load.step,
                     "loads": loads,
                     "tensors": load.own,
+                    "loaded_at": load.site,
                 },
-                where=load.site,
+                where=load.taken_at or load.site,
+                places=_second(load.taken_at, load.site),
                 since_step=load.taken_step,
                 severity=None if load.aliased else "warning",
             )
@@ -43,15 +44,26 @@ def best_weights_aliased(trace: Trace) -> Iterator[Finding]:
                 "best-weights-aliased",
                 f"A state dict taken at step {save.taken_step} was saved at step {save.step} with the weights of that "
                 "moment: it holds the live tensors.",
-                evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased},
-                where=save.site,
+                evidence={"taken_step": save.taken_step, "saved_step": save.step, "saves": save.aliased, "saved_at": save.site},
+                where=save.taken_at or save.site,
+                places=_second(save.taken_at, save.site),
                 since_step=save.taken_step,
                 severity="warning",
             )
+    loaded = {load.site for load in part.loads.values() if load.aliased or load.unchanged}
+    yield from _kept_by_name(trace, loaded)
 
 
-def _kept_by_name(trace: Trace) -> Iterator[Finding]:
-    """A second name for the model, or for its tensors, taken for a copy. Not where files are written: those are copies."""
+def _second(kept: str | None, used: str | None) -> tuple[str, ...]:
+    """The line where kept weights were loaded or saved, where it is another than that where they were kept."""
+    return (used,) if kept and used and used != kept else ()
+
+
+def _kept_by_name(trace: Trace, loaded: set[str | None]) -> Iterator[Finding]:
+    """A second name for the model, or for its tensors, taken for a copy. Not where files are written: those are copies.
+
+    `loaded` are lines of loads that are told already: those copy the tensors onto themselves.
+    """
     part, checkpoints = trace.part(Kept), trace.part(Checkpoints)
     for kept in part.names.values():
         if kept.siblings or (kept.module and (checkpoints.saves or checkpoints.files)):
@@ -70,7 +82,7 @@ def _kept_by_name(trace: Trace) -> Iterator[Finding]:
             else "best = {name: p.detach().clone() for name, p in params.items()}",
         )
     for copy in part.copies.values():
-        if not copy.others and copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
+        if copy.site not in loaded and not copy.others and copy.parameters >= 2 and copy.parameters >= 0.5 * copy.of:
             yield Finding(
                 "best-weights-aliased",
                 f"{copy.parameters} parameters were copied onto themselves at step {copy.step}: what was kept are the live "

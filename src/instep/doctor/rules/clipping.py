@@ -100,10 +100,10 @@ def clip_of_nothing(trace: Trace) -> Iterator[Finding]:
             severity="warning",
             fix="params = list(params)  # an iterator can be read once",
         )
-    yield from _never(trace)
+    yield from _clips_without_gradients(trace)
 
 
-def _never(trace: Trace) -> Iterator[Finding]:
+def _clips_without_gradients(trace: Trace) -> Iterator[Finding]:
     """Clips of tensors that never have a gradient, in a script that clips nothing else: gradients themselves, another model's."""
     places = trace.part(Clipping).places.values()
     trained = any(optimizer.totals.get("fresh", 0) >= 8 for optimizer in trace.part(Optimizers)) or trace.part(ByHand).grads >= 8

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from instep.doctor.cycle_tallies import BackwardPlace, Cycles
 from instep.doctor.finding import Finding
 from instep.doctor.rules import rule
 from instep.doctor.trace import Trace
 from instep.doctor.watch.byhand import ByHand
-from instep.doctor.watch.cycles import BackwardPlace, CyclePart, Cycles
+from instep.doctor.watch.cycles import CyclePart
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.hand_phases import HandPhase
 from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers, StepFact
@@ -301,10 +302,10 @@ def detached_loss(trace: Trace) -> Iterator[Finding]:
         starved = [o for o in starved if all(fact.missing == fact.parameters > 0 for fact in o.recent)]
         places = trace.part(CyclePart).backwards.values()
         yield from _detached(trace, [found for place in places if (found := window.of(place)) is not None], starved)
-    yield from _passed_by(trace)
+    yield from _output_not_in_loss(trace)
 
 
-def _passed_by(trace: Trace) -> Iterator[Finding]:
+def _output_not_in_loss(trace: Trace) -> Iterator[Finding]:
     """Steps on gradients that come from a penalty on the weights alone: nothing that the network gave has a part in the loss."""
     for passing in trace.part(Unreached).optimizers.values():
         if passing.passed or passing.looks < 12 or not trace.has_share(passing.fed, passing.looks, 0.9):

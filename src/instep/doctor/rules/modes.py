@@ -56,6 +56,7 @@ def evaluated_in_train_mode(trace: Trace) -> Iterator[Finding]:
                 "batchnorms": root.batchnorms,
                 "held_out_loader": held_out,
                 "graded": kind.graded,
+                "with_graph": stretch.grad,
             },
             where=stretch.site,
             since_step=stretch.first_step,

@@ -91,7 +91,7 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
     """A copy whose weights change from elsewhere, evaluated with other statistics, while a like BatchNorm is trained.
 
     Those of the moment of the copy; in an average of equal models (SWA), those of the last model, which torch copies; or those
-    of the model itself, which other weights are lent to, where these do not fit. Not: moving averages of torch's, whose
+    of the model itself, whose weights are replaced for a call, where these do not fit. Not: moving averages of torch's, whose
     statistics are those of a model close by.
     """
     norms = trace.part(Norms).all
@@ -109,7 +109,7 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
     )
     for site, group in _by_site(stale).items():
         model = group[0].root.name if group[0].root is not None else "model"
-        weights = "other weights" if group[0].lent and not group[0].unrefreshed else "averaged weights"
+        weights = "other weights" if group[0].replaced and not group[0].unrefreshed else "averaged weights"
         yield Finding(
             "averaged-batchnorm-stale",
             f"{model} was evaluated {group[0].eval_calls} times with {weights}; the statistics of its {len(group)} "
@@ -125,7 +125,7 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
 
 
 def _without_fit(trace: Trace, norms: list[Norm]) -> list[Norm]:
-    """Of each model the norm to which lent weights gave the most unlike variances, at two times or more, if they are unlike."""
+    """Of each model the norm to which replaced weights gave the most unlike variances, at two times or more, if unlike."""
     worst: dict[int, Norm] = {}
     for norm in norms:
         if len(norm.misfits) >= 2 and norm.root is not None and not norm.unrefreshed:

@@ -39,7 +39,7 @@ def optimizer_recreated(trace: Trace) -> Iterator[Finding]:
             f"{line.name} {what} times for the same {line.parameters} parameters, after about {each:.0f} steps each time.",
             evidence={"optimizer": line.name, "made": made, "steps_each": each, "parameters": line.parameters},
             where=line.site,
-            since_step=ended[0].made_step,
+            since_step=terms[terms.index(ended[0]) + 1].made_step,
             severity=None if sure else "hint",
         )
 

@@ -20,26 +20,26 @@ def non_finite(trace: Trace) -> Iterator[Finding]:
     for movement in trace.part(Updates).optimizers.values():
         site = sites.get(movement.loss_site)
         count, total = (site.non_finite, site.count) if site is not None else (movement.odd, movement.odd)
-        spoiled = movement.spoiled >= 2 or (movement.spoiled == 1 and movement.spoilt_last and trace.ended)
+        damaged = movement.non_finite >= 2 or (movement.non_finite == 1 and movement.non_finite_last and trace.ended)
         ever_since = site is not None and site.count - site.last_finite >= 12
         odd = movement.odd >= 5 and (count >= 0.5 * total or ever_since)
-        if not spoiled and not odd:
+        if not damaged and not odd:
             if movement.lost >= 2 and not movement.odd:
                 yield _lost(movement)
             continue
-        hopeless = spoiled or (count >= 8 and count >= 0.9 * total)
-        damage = "and the weights are inf or nan as well" if spoiled else "and steps were done on them"
+        hopeless = damaged or (count >= 8 and count >= 0.9 * total)
+        damage = "and the weights are inf or nan as well" if damaged else "and steps were done on them"
         yield Finding(
             "non-finite",
             f"{count} of {total} losses were inf or nan, {damage}.",
             evidence={
                 "backwards": total,
                 "non_finite": count,
-                "weights_spoiled": spoiled,
-                "first_step": site.first_non_finite if site is not None else movement.first_spoiled,
+                "weights_spoiled": damaged,
+                "first_step": site.first_non_finite if site is not None else movement.first_non_finite,
             },
             where=movement.loss_site,
-            since_step=site.first_non_finite if site is not None else movement.first_spoiled,
+            since_step=site.first_non_finite if site is not None else movement.first_non_finite,
             severity="error" if hopeless else "warning",
         )
     if not trace.steps:
@@ -65,8 +65,8 @@ def _lost(movement: Movement) -> Finding:
     """Weights that became nan behind a loss that looks healthy."""
     return Finding(
         "non-finite",
-        f"{movement.lost_name} has been nan since about step {movement.first_lost} of {movement.name}, and the loss shows "
-        "nothing: its value is guarded where its gradient is not.",
+        f"{movement.lost_name} has been nan since about step {movement.first_lost}, and the loss shows nothing: "
+        "its value is guarded where its gradient is not.",
         evidence={"parameter": movement.lost_name, "first_step": movement.first_lost, "looks": movement.lost},
         where=movement.site,
         since_step=movement.first_lost,
@@ -76,8 +76,8 @@ def _lost(movement: Movement) -> Finding:
     )
 
 
-def _spoiled(trace: Trace) -> bool:
-    return any(movement.spoiled or movement.lost >= 2 for movement in trace.part(Updates).optimizers.values())
+def _are_weights_non_finite(trace: Trace) -> bool:
+    return any(movement.non_finite or movement.lost >= 2 for movement in trace.part(Updates).optimizers.values())
 
 
 def _level(movement: Movement) -> float:
@@ -147,7 +147,7 @@ def _diverging(trace: Trace, trend: Trend) -> tuple[float, float, float] | None:
 @rule("diverging-loss", revocable=True, steps=10)
 def diverging_loss(trace: Trace) -> Iterator[Finding]:
     """A loss far above its minimum and its beginning, while updates are large."""
-    if _spoiled(trace):
+    if _are_weights_non_finite(trace):
         return  # non-finite says it
     for trend in trace.part(Updates).trends.values():
         growth = _diverging(trace, trend)
@@ -200,7 +200,7 @@ def exploding_updates(trace: Trace) -> Iterator[Finding]:
     """Tensors that most steps change by more than a tenth."""
     updates = trace.part(Updates)
     trends = updates.trends.values()
-    if _spoiled(trace) or trace.is_excluded(lambda: any(_diverging(trace, trend) for trend in trends)):
+    if _are_weights_non_finite(trace) or trace.is_excluded(lambda: any(_diverging(trace, trend) for trend in trends)):
         return  # non-finite or diverging-loss says it
     for movement in updates.optimizers.values():
         large = [move for move in movement.moves if move.size >= 16]

@@ -180,11 +180,11 @@ def _overlap_of_nodes(trace: Trace) -> Iterator[Finding]:
                 yield Finding(
                     "train-valid-overlap",
                     f"{shared} of the {len(rows)} nodes that are evaluated on are among the {len(nodes.trained)} that are "
-                    "trained on.",
+                    f"trained on{', in the evaluations that were watched' if nodes.rested else ''}.",
                     evidence={"shared": shared, "evaluated": len(rows), "by": "mask", "trained": len(nodes.trained)},
                     where=nodes.site,
                     since_step=nodes.first_step,
-                    severity="warning",
+                    severity="hint" if nodes.rested else "warning",  # an evaluation that nobody saw may be clean
                 )
 
 

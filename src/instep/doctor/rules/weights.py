@@ -22,9 +22,10 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
     """Parameters that were trained, then frozen, and that steps still change; or whose gradient is set to zero instead."""
     frozen = [fact for fact in trace.part(Moves).frozen.values() if fact.moves >= 2]
     facts = [fact for fact in frozen if trace.has_share(fact.moves, fact.looks, 0.5)]
-    yield from _hushed(trace)
-    yield from _held_rows(trace)
-    yield from _shrunk(trace)
+    if trace.ended:  # what is held for now may be used later
+        yield from _held_by_zeros(trace)
+        yield from _held_rows(trace)
+        yield from _shrunk(trace)
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         change = max(fact.change for fact in mine)
@@ -44,10 +45,10 @@ def frozen_parameter_moves(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def _hushed(trace: Trace) -> Iterator[Finding]:
+def _held_by_zeros(trace: Trace) -> Iterator[Finding]:
     """A gradient of zero holds a weight still under plain SGD only: decay and momentum go on."""
-    quiet = [fact for fact in trace.part(Moves).hushed.values() if fact.moves >= 4]
-    facts = [fact for fact in quiet if trace.has_share(fact.moves, fact.looks, 0.8)]
+    held = [fact for fact in trace.part(Moves).zeroed.values() if fact.moves >= 4 and not fact.used]
+    facts = [fact for fact in held if trace.has_share(fact.moves, fact.looks, 0.8)]
     for number in dict.fromkeys(fact.optimizer for fact in facts):
         mine = [fact for fact in facts if fact.optimizer == number]
         yield Finding(
@@ -66,7 +67,7 @@ def _hushed(trace: Trace) -> Iterator[Finding]:
 def _held_rows(trace: Trace) -> Iterator[Finding]:
     """The same of some rows of a weight, as those of words that are known already."""
     for fact in trace.part(HeldRows).all:
-        if fact.moves < 4 or not trace.has_share(fact.moves, fact.looks, 0.8):
+        if fact.moves < 4 or fact.used or not trace.has_share(fact.moves, fact.looks, 0.8):
             continue
         yield Finding(
             "frozen-parameter-moves",

@@ -7,7 +7,6 @@ beginning of a run is looked at.
 from dataclasses import field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
@@ -15,11 +14,10 @@ from instep.doctor.patches import Called
 from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
-from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, beginning
+from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, beginning, is_as_left, some_values
 
 LOOKED_AT = 64  # backwards
 NODES = 500
-ELEMENTS = 64  # of a gradient
 
 
 @part_class
@@ -44,7 +42,7 @@ class HandWatch:
         self._ledger: GradientWatch | None = None
         self._probe: Parameter | None = None
         self._weights: list[float] = []
-        self._left: list[float] = []  # of its gradient, as the last backward has left it
+        self._left: Tensor | None = None  # of its gradient, as the last backward has left it
 
     def install(self, observers: list[object]) -> None:
         self._ledger = next(observer for observer in observers if isinstance(observer, GradientWatch))
@@ -64,7 +62,7 @@ class HandWatch:
             candidates = (p for p in self._gradients.parameters.values() if not p.optimizers and p.device == "cpu" and p.arrivals)
             *_, self._probe = None, *candidates  # the last: of the first, an embedding, most rows stay where they are
             return
-        weights, part, scaled = beginning(probe), self._part, _gradient(probe) != self._left
+        weights, part, scaled = beginning(probe), self._part, not is_as_left(_gradient(probe), self._left)
         if weights and self._weights:
             moved = weights != self._weights
             part.looked += 1
@@ -91,14 +89,9 @@ class HandWatch:
                     self._ledger.know(leaf)
 
 
-def _gradient(probe: Parameter) -> list[float]:
-    """The first elements of its gradient: whoever keeps the momentum there scales it after each update."""
+def _gradient(probe: Parameter) -> Tensor | None:
     tensor = probe.reference()
-    grad = tensor.grad if tensor is not None else None
-    if grad is None or grad.layout is not torch.strided:
-        return []
-    values: list[float] = grad.detach().reshape(-1)[:ELEMENTS].tolist()
-    return values
+    return some_values(tensor.grad) if tensor is not None else None
 
 
 OBSERVERS = [HandWatch]

@@ -360,7 +360,9 @@ class CallWatch:
 
     def after_step(self, step: Any) -> None:
         self._open.clear()
-        if step.site is not None and step.site == self._last_site:
+        if step.site is None or step.site != self._last_site or step.site in self._part.enclosing:
+            return
+        if not self._hub.locator.is_called_by_user():  # several statements may share a line
             self._part.enclosing.add(step.site)  # forward and step from one line: a framework's
 
     def on_judge(self) -> None:

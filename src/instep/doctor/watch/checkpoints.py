@@ -41,6 +41,7 @@ class Load:
     aliased: int = 0  # calls that were given them, after training had changed them since they were taken
     unchanged: int = 0  # … had not changed them, and they were taken elsewhere, where one was taken before in the same training
     taken_step: int = 0
+    taken_at: str | None = None  # the line where they were taken
     step: int = 0
     files: int = 0  # files read before
     waiting: bool = (
@@ -59,6 +60,7 @@ class Save:
     aliased: int = 0  # with a state dict whose live tensors had changed since it was taken
     again: int = 0  # … for the second time or later: meant to be live
     taken_step: int = 0
+    taken_at: str | None = None
     step: int = 0
 
 
@@ -158,10 +160,10 @@ class CheckpointWatch:
         since = taken.step < self._trace.steps or self._loaded.get(id(module), (0, -1))[1] > taken.time
         if taken.changed() and since:
             load.aliased += 1
-            load.taken_step = taken.step
+            load.taken_step, load.taken_at = taken.step, taken.site
         elif not taken.changed() and began < taken.step and taken.site != site:
             load.unchanged += 1
-            load.taken_step = began
+            load.taken_step, load.taken_at = began, taken.site
 
     def _note_trained(self, module: nn.Module) -> None:
         """Remember the shapes and some values of a trained model whose weights somebody takes."""
@@ -230,7 +232,7 @@ class CheckpointWatch:
                 taken.saved += 1
                 save.aliased += 1
                 save.again += taken.saved > 1
-                save.taken_step = taken.step
+                save.taken_step, save.taken_at = taken.step, taken.site
 
 
 def _live(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -149,7 +149,8 @@ class ClipWatch:
         places = self._part.places
         place = places.get(clip.site)
         if place is None:
-            place = ClipPlace(clip.site, clip.function, first_step=clip.step)
+            late = clip.used > 0 and not clip.fresh and not self._stepping and clip.step > 0  # it comes after its step
+            place = ClipPlace(clip.site, clip.function, first_step=clip.step - late)
             if len(places) < LIMIT:
                 places[clip.site] = place
         return place

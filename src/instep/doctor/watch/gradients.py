@@ -26,6 +26,7 @@ ALWAYS = 24  # gradients of a parameter that are all looked at
 OFTEN = 8
 HELD = 64  # backwards that one gradient is known to hold
 BEGINNING = 64  # elements of a gradient that are looked at first: most that were not cleared show it there
+SOME = 64  # elements by which it is known whether somebody has written to a tensor
 SLICE = 2048  # elements spread over it that are looked at then
 WHOLE = 1 << 20  # elements beyond which a slice is all that is looked at
 ROOTS = 64  # that are searched for new parameters
@@ -316,6 +317,19 @@ def is_zero(grad: Tensor, *, slice_only: bool = False) -> bool:
         if slice_only or values.numel() > WHOLE:
             return True
     return not bool(values.any())
+
+
+def some_values(tensor: Tensor | None) -> Tensor | None:
+    """Some elements of a tensor, spread over it, as they are now; None where there is nothing to read."""
+    if tensor is None or tensor.layout is not torch.strided or not tensor.is_floating_point():
+        return None
+    flat = tensor.detach().reshape(-1)
+    return flat[:: max(len(flat) // SOME, 1)][:SOME].to(torch.float64, copy=True)
+
+
+def is_as_left(grad: Tensor | None, left: Tensor | None) -> bool:
+    """Whether nobody has written to a gradient: whoever keeps the momentum there scales it after each update."""
+    return grad is left if grad is None or left is None else torch.equal(grad, left)
 
 
 def beginning(parameter: Parameter) -> list[float]:

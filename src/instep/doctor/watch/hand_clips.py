@@ -61,9 +61,9 @@ class HandClipWatch:
                     continue
                 self._used.append((weakref.ref(grad), grad._version, grad.detach().clone()))
                 if len(self._used) >= PROBES:
-                    self._step = (step.site, self._trace.steps)
+                    self._step = (step.site, self._trace.steps - 1)
                     return
-        self._step = (step.site, self._trace.steps)
+        self._step = (step.site, self._trace.steps - 1)
 
     def before_clear(self, _: Called) -> None:
         used, self._used = self._used, []

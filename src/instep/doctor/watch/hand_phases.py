@@ -6,7 +6,6 @@ They go down along the gradient that is there: not where somebody shakes the wei
 from dataclasses import field
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from instep.doctor.hub import Hub
@@ -14,10 +13,9 @@ from instep.doctor.patches import Called
 from instep.doctor.records import part_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backward
-from instep.doctor.watch.gradients import Gradients, Parameter
+from instep.doctor.watch.gradients import Gradients, Parameter, is_as_left, some_values
 
 LOOKED_AT = 64  # backwards
-ELEMENTS = 64  # of the parameter that is looked at
 DOWN = -0.5  # cosine of what was moved and of the gradient, below which it went down
 
 
@@ -56,16 +54,16 @@ class HandPhaseWatch:
             return
         if self._probe is None:
             self._probe = self._chosen()
-            self._weights = _values(self._probe.reference()) if self._probe is not None else None
+            self._weights = some_values(self._probe.reference()) if self._probe is not None else None
             return
         tensor = self._probe.reference()
-        weights, grad = _values(tensor), _values(tensor.grad) if tensor is not None else None
+        weights, grad = some_values(tensor), some_values(tensor.grad) if tensor is not None else None
         if now.looked >= LOOKED_AT or weights is None or self._weights is None or weights.shape != self._weights.shape:
             return
         moved, held = grad is not None and _goes_down(weights - self._weights, grad), len(self._probe.held)
         now.looked += 1
         now.moved += moved
-        now.grown += moved and held > max(now.held, 1) and _is_as_left(grad, self._left)
+        now.grown += moved and held > max(now.held, 1) and is_as_left(grad, self._left)
         now.sites[backward.site] = now.sites.get(backward.site, 0) + 1
         now.name, now.held, self._weights = self._probe.name, held, weights
         if now.grown > self._part.grown:
@@ -74,25 +72,12 @@ class HandPhaseWatch:
 
     def after_backward(self, _: Called) -> None:
         tensor = self._probe.reference() if self._probe is not None and self._now.looked < LOOKED_AT else None
-        self._left = _values(tensor.grad) if tensor is not None else None
+        self._left = some_values(tensor.grad) if tensor is not None else None
 
     def _chosen(self) -> Parameter | None:
         """The last one on the CPU that has a gradient: of the first, an embedding, most rows stay where they are."""
         known = [each for each in self._gradients.parameters.values() if each.device == "cpu" and each.held and each.numel >= 8]
         return known[-1] if known else None
-
-
-def _values(tensor: Tensor | None) -> Tensor | None:
-    """Some elements of a tensor, as they are now."""
-    if tensor is None or tensor.layout is not torch.strided or not tensor.is_floating_point():
-        return None
-    flat = tensor.detach().reshape(-1)
-    return flat[:: max(len(flat) // ELEMENTS, 1)][:ELEMENTS].to(torch.float64, copy=True)
-
-
-def _is_as_left(grad: Tensor | None, left: Tensor | None) -> bool:
-    """Whether nobody has written to a gradient: whoever keeps the momentum there scales it after each update."""
-    return grad is not None and left is not None and torch.equal(grad, left)
 
 
 def _goes_down(moved: Tensor, grad: Tensor) -> bool:

@@ -27,6 +27,7 @@ FIRST = 12  # steps of a phase that are looked at
 EVERY = 16
 PARAMETERS = 8  # whose rows are looked at
 FROZEN = 4
+TRAINED = 2
 LARGEST = 1 << 20
 ROWS = 4  # of those that are held, whose values are compared
 LIMIT = 64  # weights of either kind that are known
@@ -43,6 +44,7 @@ class Held:
     rows: int = 0
     looks: int = 0
     moves: int = 0
+    used: int = 0  # looks at which rows that were held at another time had a gradient
 
 
 @part_class
@@ -82,17 +84,18 @@ class HeldRowWatch:
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._part, self._phases = trace, trace.part(HeldRows), trace.part(Phases)
         self._parameters, self._calls = trace.part(Gradients).parameters, trace.part(Calls)
-        self._loud: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
+        self._filled: list[tuple[weakref.ref[Tensor], Tensor]] = []  # and which rows had a gradient after the backward
         self._held: dict[int, _Rows] = {}
         self._steps: list[_Stepped] = []  # until the next forward or backward
         self._frozen: dict[int, tuple[weakref.ref[Tensor], list[float], Held | None]] = {}  # values at the last look
+        self._trained: list[tuple[weakref.ref[Tensor], list[float]]] = []  # weights that are trained, after the last step
 
     def _looks(self) -> bool:
         steps = self._trace.steps
         return 1 <= steps - self._phases.step <= FIRST or steps % EVERY == 0
 
     def on_rest(self) -> None:
-        self._loud, self._steps = [], []
+        self._filled, self._steps = [], []
 
     def before_call(self, call: Call) -> None:
         if call.grad and self._steps:
@@ -102,43 +105,44 @@ class HeldRowWatch:
         self._compare()
 
     def after_backward(self, _: Called) -> None:
-        self._loud = []
+        self._filled = []
         if not self._looks():
             return
         for parameter in self._parameters.values():
             tensor = parameter.reference()
-            if tensor is None or tensor.grad is None or not parameter.optimizers or not _is_table(tensor):
+            if tensor is None or tensor.grad is None or not parameter.optimizers or not _has_rows(tensor):
                 continue
             rows = tensor.grad.detach().flatten(1).any(1)
             if bool(rows.any()):
-                self._loud.append((weakref.ref(tensor), rows))
-            if len(self._loud) >= PARAMETERS:
+                self._filled.append((weakref.ref(tensor), rows))
+            if len(self._filled) >= PARAMETERS:
                 return
 
     def before_step(self, step: Step) -> None:
-        loud, self._loud = self._loud, []
+        filled, self._filled = self._filled, []
         if step.inside or step.closure:
             return
-        for reference, rows in loud:
+        for reference, rows in filled:
             tensor = reference()
             if tensor is not None and tensor.grad is not None and tensor.grad.shape == tensor.shape:
                 self._note_rows(tensor, rows, tensor.grad.detach().flatten(1).any(1))
         self._note_frozen(step)
 
-    def _note_rows(self, tensor: Tensor, loud: Tensor, now: Tensor) -> None:
+    def _note_rows(self, tensor: Tensor, filled: Tensor, now: Tensor) -> None:
         """Which rows have lost their gradient since the backward, and what they are before the step."""
-        known = self._known(tensor, loud)
+        known = self._known(tensor, filled)
         if known is None:
             return
-        quiet = loud & ~now
-        known.held |= quiet
-        known.used |= loud & now
-        chosen = quiet.nonzero().flatten()[:ROWS]
+        zeroed = filled & ~now
+        known.held |= zeroed
+        known.used |= filled & now
+        chosen = zeroed.nonzero().flatten()[:ROWS]
         if len(chosen) and bool(now.any()) and not bool((known.held & known.used).any()):
             self._steps = [each for each in self._steps if each.known is not known]
             self._steps.append(_Stepped(known, chosen, tensor.detach()[chosen].clone()))
         elif known.fact is not None:
-            known.fact.looks += 1  # rows that are held at one time and used at another, or none of them
+            known.fact.looks += 1  # none of them is held now
+            known.fact.used += bool((known.held & known.used).any())
 
     def _known(self, tensor: Tensor, rows: Tensor) -> _Rows | None:
         known = self._held.get(id(tensor))
@@ -157,6 +161,7 @@ class HeldRowWatch:
             if tensor is not None:  # by the last of several optimizers, where that is the one it belongs to
                 stepped.after = tensor.detach()[stepped.chosen].clone()
                 stepped.site, stepped.step = step.site, self._trace.steps - 1
+        self._note_trained(step)
 
     def _compare(self) -> None:
         """Whether rows are still where a step has moved them to."""
@@ -176,13 +181,28 @@ class HeldRowWatch:
             moved = not torch.equal(stepped.before, stepped.after)
             known.fact.moves += moved and torch.equal(tensor.detach()[stepped.chosen], stepped.after)
 
+    def _note_trained(self, step: Step) -> None:
+        """A few weights that are trained, to see whether something besides the optimizer shrinks them before the next step."""
+        self._trained = []
+        if self._frozen and self._looks() and not step.inside:
+            held = (tensor for group in step.optimizer.param_groups for tensor in group["params"])
+            chosen = [tensor for tensor in held if tensor.requires_grad and _has_rows(tensor)][:TRAINED]
+            self._trained = [(weakref.ref(tensor), sample(tensor)) for tensor in chosen]
+
+    def _are_trained_shrunk(self) -> bool:
+        """Whether they have all become smaller since the last step: a decay by hand. Who fades out a frozen branch, and nothing
+        else, means it."""
+        alive = [(tensor, values) for reference, values in self._trained if (tensor := reference()) is not None]
+        return bool(alive) and all(_is_shrunk(values, sample(tensor)) for tensor, values in alive)
+
     def _note_frozen(self, step: Step) -> None:
         """Frozen weights of a model that is trained, from one look to the next."""
         if not self._looks():
             return
         trained = [top for root in self._calls.roots[:16] if root.trained and (top := root.reference()) is not None]
-        chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _is_table(tensor)]
+        chosen = [tensor for top in trained for tensor in top.parameters() if not tensor.requires_grad and _has_rows(tensor)]
         last, self._frozen = self._frozen, {}
+        by_decay = self._are_trained_shrunk()
         for tensor in chosen[:FROZEN]:
             values, before = sample(tensor), last.get(id(tensor))
             fact = None
@@ -190,7 +210,7 @@ class HeldRowWatch:
                 fact = before[2] or self._new_shrunk(tensor, step)
                 if fact is not None:
                     fact.looks += 1
-                    fact.moves += _is_shrunk(before[1], values)
+                    fact.moves += by_decay and _is_shrunk(before[1], values)
             self._frozen[id(tensor)] = (weakref.ref(tensor), values, fact)
 
     def _new_shrunk(self, tensor: Tensor, step: Step) -> Held | None:
@@ -202,7 +222,7 @@ class HeldRowWatch:
         return fact
 
 
-def _is_table(tensor: Tensor) -> bool:
+def _has_rows(tensor: Tensor) -> bool:
     plain = tensor.device.type == "cpu" and tensor.layout is torch.strided
     grad = tensor.grad
     return plain and tensor.dim() >= 2 and 16 <= tensor.numel() <= LARGEST and (grad is None or grad.layout is torch.strided)

@@ -134,7 +134,7 @@ class IdlePartWatch:
             inner = [each for each in module.modules() if acts(each)]
             if not inner or any(each.training for each in inner):
                 return
-            part.model, part.before, part.site, part.first_step = type(model).__name__, before, site, self._trace.steps
+            part.model, part.before, part.site, part.first_step = type(model).__name__, before, site, self._trace.steps - 1
             part.dropouts = sum(isinstance(each, nn.modules.dropout._DropoutNd) for each in inner)
             part.batchnorms = len(inner) - part.dropouts
             if len(self._part.all) < LIMIT:

@@ -31,7 +31,7 @@ RUN = 3  # steps in a row after which it is looked at any closer
 LOOKS = 48  # calls of a line in a phase that are looked at
 LARGEST = 1 << 16  # numbers in a target
 CLOSE = 1e-5  # of the spread of the target: rounding
-HEATS = (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)  # temperatures that people use
+TEMPERATURES = (1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)  # that people use
 
 
 @record_class
@@ -209,7 +209,8 @@ def _weighs(factor: Tensor, given: Tensor) -> bool:
 def _is_probability(factor: Tensor, given: Tensor) -> bool:
     if factor.shape != given.shape:
         return False
-    return any(torch.allclose(factor, (given / heat).softmax(1).to(factor.dtype), atol=CLOSE) for heat in HEATS)
+    softened = ((given / temperature).softmax(1) for temperature in TEMPERATURES)
+    return any(torch.allclose(factor, each.to(factor.dtype), atol=CLOSE) for each in softened)
 
 
 def _prediction(function: str, called: Called, input: Tensor) -> Tensor:

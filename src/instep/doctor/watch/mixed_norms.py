@@ -124,7 +124,7 @@ class MixedNormWatch:
 
     def _new(self, module: _BatchNorm, root: Root, call: Call) -> Norm:
         name = next((name for name, part in call.module.named_modules() if part is module), "")
-        norm = self._mixed[id(module)] = Norm(name or type(module).__name__, root, module.num_features, False, lent=True)
+        norm = self._mixed[id(module)] = Norm(name or type(module).__name__, root, module.num_features, False, replaced=True)
         weakref.finalize(module, self._mixed.pop, id(module), None).atexit = False
         if len(self._part.all) < LIMIT:
             self._part.all.append(norm)

@@ -249,7 +249,7 @@ class ModeWatch:
             mode.run = 0
         else:
             if mode.run == 0:
-                mode.run_first, mode.run_site = self._trace.steps, self._sites.get(mode.root.number)
+                mode.run_first, mode.run_site = self._trace.steps - 1, self._sites.get(mode.root.number)
                 mode.run_by_flag = self._by_flag.get(mode.root.number, False)
                 mode.run_after_evaluation = mode.idle > 0 or (mode.run_by_flag and self._is_part_evaluated(mode))
                 mode.evaluated_first = mode.evaluated_first or (mode.train_steps + mode.eval_steps == 0 and mode.idle > 0)

@@ -2,8 +2,10 @@
 
 import weakref
 from dataclasses import field
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.bare_leaves import sample
@@ -20,7 +22,7 @@ from instep.doctor.watch.phases import Phases
 FIRST = 8  # steps of a phase that are all looked at
 EVERY = 32
 CHECKED = 4  # parameters whose values are compared
-LOUD = 32  # parameters whose gradients are looked at after a backward and before its step
+FILLED = 32  # parameters whose gradients are looked at after a backward and before its step
 
 
 @record_class
@@ -34,6 +36,7 @@ class FrozenMove:
     looks: int = 0
     moves: int = 0
     change: float = 0.0  # the largest of a few elements in one step
+    used: int = 0  # steps since then that found a gradient other than zero in it
 
 
 @record_class
@@ -56,7 +59,7 @@ class Moves:
     idle: dict[int, int] = field(
         default_factory=dict
     )  # optimizer -> steps in which nothing required a gradient and nothing had one
-    hushed: dict[int, FrozenMove] = field(default_factory=dict)  # whose gradient is set to zero by hand before each step
+    zeroed: dict[int, FrozenMove] = field(default_factory=dict)  # whose gradient is set to zero by hand before each step
     written: dict[str, Written] = field(default_factory=dict)
     looks: dict[str, int] = field(default_factory=dict)
 
@@ -69,10 +72,17 @@ class MoveWatch:
         self._part, self._phases = trace.part(Moves), trace.part(Phases)
         self._parameters = trace.part(Gradients).parameters
         self._frozen: list[tuple[Tensor, list[float]]] = []
-        self._loud: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
-        self._hushed: list[tuple[Tensor, list[float]]] = []
+        self._filled: list[weakref.ref[Tensor]] = []  # to which the last backward gave a gradient that is not zero
+        self._given: list[weakref.ref[Tensor]] = []  # whose gradient was not zero before hooks of the user's got it
+        self._handles: list[Any] = []  # of hooks of ours, until the backward has ended
+        self._zeroed: list[tuple[Tensor, list[float]]] = []
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
         self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def _looks(self) -> bool:
         steps = self._trace.steps
@@ -86,7 +96,7 @@ class MoveWatch:
             number = step.record.number
             self._part.idle[number] = self._part.idle.get(number, 0) + 1
         self._compare_after(None if step.closure else step.site)
-        self._note_hushed(step)
+        self._note_zeroed(step)
         self._forward = []
         self._frozen = []
         if step.record.steps % 4 == 0:
@@ -104,28 +114,31 @@ class MoveWatch:
             if known is not None and ((tensor.grad is None and learns) or (tensor.grad is not None and known.arrivals)):
                 self._frozen.append((tensor, sample(tensor)))
 
-    def _note_hushed(self, step: Step) -> None:
-        """Gradients that the last backward filled, or that a hook of the user's was given, that are zero now, and that were not
-        cleared with all others."""
-        loud, self._loud, self._hushed = [reference() for reference in self._loud], [], []
-        if not loud:
+    def _note_zeroed(self, step: Step) -> None:
+        """Gradients that the last backward filled, or that were not zero before hooks of the user's, that are zero now, and that
+        were not cleared with all others."""
+        filled, self._filled, self._zeroed = [reference() for reference in self._filled], [], []
+        if not filled and not self._part.zeroed:
             return
         mine = {id(tensor) for group in step.optimizer.param_groups for tensor in group["params"]}
-        held = [tensor for tensor in loud if tensor is not None and tensor.grad is not None and id(tensor) in mine]
-        hooked = [tensor for group in step.optimizer.param_groups for tensor in group["params"] if _is_hooked(tensor)][:LOUD]
-        held += [tensor for tensor in hooked if tensor.grad is not None and not any(tensor is other for other in held)]
-        silent = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
-        if len(silent) < len(held) and not step.inside and not step.closure:
-            self._hushed = [(tensor, sample(tensor)) for tensor in silent[:CHECKED]]
-        for tensor in held:
-            fact = self._part.hushed.get(id(tensor))
-            if fact is not None and all(tensor is not other for other in silent):
-                fact.looks += 1  # its gradient is used at other times
+        self._note_used(mine)
+        held = [tensor for tensor in filled if tensor is not None and tensor.grad is not None and id(tensor) in mine]
+        zero = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
+        if len(zero) < len(held) and not step.inside and not step.closure:
+            self._zeroed = [(tensor, sample(tensor)) for tensor in zero[:CHECKED]]
+
+    def _note_used(self, mine: set[int]) -> None:
+        """Of those that were held by zeros before: whether this step uses their gradient. They are few, and looked at always."""
+        for key, fact in self._part.zeroed.items():
+            known = self._parameters.get(key) if key in mine else None
+            tensor = known.reference() if known is not None else None
+            if tensor is not None and tensor.grad is not None and not is_zero(tensor.grad):
+                fact.used += 1
 
     def after_step(self, step: Step) -> None:
-        self._compare(step, self._hushed, self._part.hushed)
+        self._compare(step, self._zeroed, self._part.zeroed)
         self._compare(step, self._frozen, self._part.frozen)
-        self._hushed = []
+        self._zeroed = []
         self._frozen = []
         self._after = []
         if self._looks() and not step.closure and not step.inside:
@@ -158,20 +171,43 @@ class MoveWatch:
             self._forward = [(weakref.ref(tensor), sample(tensor)) for tensor in _some(chosen)]
 
     def on_backward(self, backward: Backward, _: Tensor) -> None:
+        self._listen_before_hooks()
         forward, self._forward, self._after = self._forward, [], []
         if not forward or backward.inside_step:
             return
         moved = [reference() for reference, values in forward if (tensor := reference()) is not None and sample(tensor) != values]
         self._note("between", backward.site, moved[0] if moved else None)
 
+    def _listen_before_hooks(self) -> None:
+        """Hear of gradients before hooks of the user's own do: those may set to zero what is not."""
+        self.remove()
+        self._given = []
+        if not self._is_looked_at() or self._hub.compiled:
+            return
+        for parameter in list(self._parameters.values())[:FILLED]:
+            tensor = parameter.reference()
+            if tensor is not None and parameter.optimizers and _is_hooked(tensor):
+                note = partial(_note_given, self._given, weakref.ref(tensor))
+                handle = tensor.register_hook(partial(self._hub.tell, (note,)))
+                hooks: Any = tensor._backward_hooks
+                for other in [key for key in hooks if key != handle.id]:
+                    hooks[other] = hooks.pop(other)  # after ours; torch goes by the order in which they were put there
+                self._handles.append(handle)
+
+    def _is_looked_at(self) -> bool:
+        return self._trace.steps - self._phases.step < FIRST or _is_chosen(self._trace.steps)
+
     def after_backward(self, _: Called) -> None:
-        if self._trace.steps - self._phases.step < FIRST or _is_chosen(self._trace.steps):
-            held = [(parameter, parameter.reference()) for parameter in list(self._parameters.values())[:LOUD]]
-            self._loud = [
+        self.remove()
+        if self._is_looked_at():
+            held = [(parameter, parameter.reference()) for parameter in list(self._parameters.values())[:FILLED]]
+            self._filled = [
                 weakref.ref(tensor)
                 for parameter, tensor in held
-                if tensor is not None and parameter.optimizers and parameter.device == "cpu" and _is_loud(tensor)
+                if tensor is not None and parameter.optimizers and parameter.device == "cpu" and _is_filled(tensor)
             ]
+            reached = {id(reference()) for reference in self._filled}
+            self._filled += [reference for reference in self._given if id(reference()) not in reached]
         if self._looks():
             known = [parameter.reference() for parameter in list(self._parameters.values())[:64] if parameter.optimizers]
             self._after = self._with_gradients([tensor for tensor in known if tensor is not None])
@@ -229,7 +265,13 @@ def _is_hooked(tensor: Tensor) -> bool:
     return bool(tensor._backward_hooks) or len(tensor._post_accumulate_grad_hooks or ()) > 1
 
 
-def _is_loud(tensor: Tensor) -> bool:
+def _note_given(given: list[weakref.ref[Tensor]], reference: weakref.ref[Tensor], grad: Tensor) -> None:
+    """A hook of a parameter: it changes nothing."""
+    if grad.layout is torch.strided and not is_zero(grad):
+        given.append(reference)
+
+
+def _is_filled(tensor: Tensor) -> bool:
     return tensor.grad is not None and tensor.requires_grad and not is_zero(tensor.grad)
 
 

@@ -35,6 +35,7 @@ class Nodes:
     steady: bool = True  # all of them were given the same rows
     evaluated: list[frozenset[int]] = field(default_factory=list)  # the sets of rows, each once
     unseen: bool = False  # there were evaluations that were not looked at: one of them may be clean
+    rested: bool = False  # so it was since the doctor rested: forwards are not heard then
 
     def hangs(self) -> bool:
         """Whether rows that are trained on were evaluated on, and none were without."""
@@ -57,6 +58,10 @@ class NodeMaskWatch:
         self._same: dict[int, int] = {}  # root -> training calls in a row that got the same tensor
         self._looks: dict[tuple[int, bool], int] = {}
         self._output: tuple[int, bool, str | None, dict[float, int]] | None = None  # of the last call: its rows by number
+
+    def on_rest(self) -> None:
+        for nodes in self._part.all.values():
+            nodes.rested = True
 
     def after_call(self, call: Call) -> None:
         self._output = None

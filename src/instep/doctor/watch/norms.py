@@ -21,7 +21,7 @@ from instep.doctor.watch.gradients import Gradients
 
 LIMIT = 512
 ENOUGH = 16  # numbers of a feature from which a variance is taken
-LENT = 256  # calls with lent weights that are looked at
+REPLACED = 256  # calls with replaced weights that are looked at
 COPIES, COPIED = 256, 4096  # BatchNorms whose values at the moment of their copy are kept, and are read in all
 
 
@@ -60,8 +60,8 @@ class Norm(Tally):
     first_look: list[float] | None = None
     average: Average | None = None
     unrefreshed: int = 0  # calls in eval mode inside an average of equal models that was not refreshed
-    misfits: list[float] = field(default_factory=list)  # of lent weights, by how much what comes in differs from the statistics
-    lent: bool = False  # not the BatchNorm itself, but what it is called with: other weights, by functional_call
+    misfits: list[float] = field(default_factory=list)  # of replaced weights: how far what comes in is from the statistics
+    replaced: bool = False  # not the BatchNorm itself, but what it is called with: other weights, by functional_call
 
 
 @record_class
@@ -94,12 +94,12 @@ class NormWatch:
         self._weights: dict[int, list[float]] = {}
         self._averages: dict[int, Average] = {}
         self._lives: dict[int, tuple[weakref.ref[Tensor], ...]] = {}  # the weight, bias and mean of a module that is trained
-        self._looked: dict[int, int] = {}  # steps at the last look at lent statistics
-        self._fitted: dict[int, int] = {}  # steps at the last look at how lent weights fit the statistics
+        self._looked: dict[int, int] = {}  # steps at the last look at statistics under replaced weights
+        self._fitted: dict[int, int] = {}  # steps at the last look at how replaced weights fit the statistics
         self._copies: dict[int, list[float]] = {}  # modules that were copied or loaded and not called since: what they held
         self._parts: dict[int, weakref.ref[nn.Module]] = {}  # what norms without weights stand in
         self._copied = 0
-        self._series: dict[int, tuple[Tensor, list[int]]] = {}  # lent weights at the last look, and models in their mean
+        self._series: dict[int, tuple[Tensor, list[int]]] = {}  # replaced weights at the last look, and models in their mean
 
     def wants_modules(self) -> dict[type, Any]:
         return {_BatchNorm: self.norm_called}
@@ -107,15 +107,15 @@ class NormWatch:
     def norm_called(self, module: _BatchNorm, args: tuple[Any, ...], _: Any, call: Call) -> None:
         norm = self._norms.get(id(module)) or self._new(module, call)
         norm.root = norm.root or call.root
-        if not module.training and (lent := self._lent(module, norm)) is not None:
-            norm = lent
+        if not module.training and (replaced := self._replaced(module, norm)) is not None:
+            norm = replaced
         if not module.training:
             norm.eval_calls += 1
             norm.eval_site = norm.eval_site or call.site
             if norm.average is not None and norm.average.equal and norm.average.updates >= 2 and not norm.average.refreshed:
                 norm.unrefreshed += 1
-            if norm.lent:
-                self._look_at_lent(module, norm, args)
+            if norm.replaced:
+                self._look_at_replaced(module, norm, args)
             elif norm.train_calls == 0 and module.affine and module.track_running_stats and _is_due(norm.eval_calls):
                 self._look(module, norm)
             return
@@ -196,7 +196,7 @@ class NormWatch:
 
     # -- other weights for the same module
 
-    def _lent(self, module: _BatchNorm, own: Norm) -> Norm | None:
+    def _replaced(self, module: _BatchNorm, own: Norm) -> Norm | None:
         """The record of the weights that functional_call has put in the place of a module's own; None where they are its own."""
         weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
         if weight is None or bias is None:
@@ -208,13 +208,13 @@ class NormWatch:
             return None
         norm = self._norms.get(-id(module))
         if norm is None:
-            norm = self._norms[-id(module)] = Norm(own.name, own.root, own.features, own.shared, lent=True)
+            norm = self._norms[-id(module)] = Norm(own.name, own.root, own.features, own.shared, replaced=True)
             if len(self._part.all) < LIMIT:
                 self._part.all.append(norm)
         return norm
 
-    def _look_at_lent(self, module: _BatchNorm, norm: Norm, args: tuple[Any, ...]) -> None:
-        if norm.eval_calls > LENT or module.running_mean is None:
+    def _look_at_replaced(self, module: _BatchNorm, norm: Norm, args: tuple[Any, ...]) -> None:
+        if norm.eval_calls > REPLACED or module.running_mean is None:
             return
         self._look_at_average(module, norm)
         is_own = self._lives[id(module)][2]() is module.running_mean
@@ -325,7 +325,7 @@ def misfit(module: _BatchNorm, input: Tensor) -> Tensor:
 
 
 def _note_misfit(norm: Norm, value: float) -> None:
-    if len(norm.misfits) < LENT:
+    if len(norm.misfits) < REPLACED:
         norm.misfits.append(value)
 
 

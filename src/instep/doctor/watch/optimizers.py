@@ -12,16 +12,18 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from instep.doctor.beside import Beside
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import Backwards
-from instep.doctor.watch.gradients import Gradients, GradientWatch, is_zero
+from instep.doctor.watch.backwards import Backward, Backwards
+from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, is_zero
 
 LIMIT = 128
+USERS = 512  # backwards of which it is known who used them first
 MUCH_HIGHER = 3.0  # times any rate that was watched
 
 
@@ -96,6 +98,19 @@ class Step:
         self.site = site
         self.fact: StepFact | None = None
         self.backwards = 0  # of all, before it
+
+
+class _Use:
+    """What a step uses, while its parameters are looked at one by one."""
+
+    __slots__ = ("apart", "cleared", "fact", "looks", "names", "record")
+
+    def __init__(self, fact: StepFact, record: OptimizerRecord) -> None:
+        self.fact, self.record = fact, record
+        self.looks = record.steps < 24 or record.steps % 8 == 0 or "lost" in record.totals  # at values
+        self.cleared: set[int] | None = None  # parameters that a call has cleared since the last step, where somebody asks
+        self.apart: dict[tuple[int, int], bool] = {}  # (another optimizer, a backward) -> whether it is the loss of another
+        self.names: list[str] = []  # of those that are stale or reused
 
 
 class OptimizerWatch:
@@ -247,78 +262,88 @@ class OptimizerWatch:
 
     def _used(self, step: Step) -> StepFact:
         """What the step uses, noted in the ledger."""
-        record, trace, ledger = step.record, self._trace, self._ledger
-        assert ledger is not None
-        groups = step.optimizer.param_groups
-        fact = StepFact(trace.steps, step.site, float(groups[0].get("lr", 0.0)), step.closure)
-        record.backwards = trace.backwards
-        known, arrivals, keys = self._gradients.parameters, 0, []
-        look = record.steps < 24 or record.steps % 8 == 0 or "lost" in record.totals
-        cleared: set[int] | None = None
-        apart: dict[tuple[int, int], bool] = {}
-        names: list[str] = []
+        record, known = step.record, self._gradients.parameters
+        rate = float(step.optimizer.param_groups[0].get("lr", 0.0))
+        use = _Use(StepFact(self._trace.steps, step.site, rate, step.closure), record)
+        record.backwards = self._trace.backwards
+        arrivals, keys = 0, []
         for tensor in _tensors(step.optimizer):
             parameter = known.get(id(tensor))
             if parameter is None or not parameter.hooked or record.number not in parameter.optimizers:
-                parameter = ledger.know(tensor)
-                parameter.optimizers.add(record.number)
+                parameter = self._know(tensor, record)
             keys.append(parameter.key)
             arrivals += parameter.arrivals
-            if not tensor.requires_grad:
-                continue
-            fact.parameters += 1
-            grad, held = tensor.grad, parameter.held
-            if grad is None:
-                fact.missing += 1
-                continue
-            total, used = len(held), parameter.used
-            if total and look and parameter.device == "cpu" and is_zero(grad):
-                total = 0  # cleared in place since it came
-            if total == 0:
-                if parameter.dropped and not parameter.fed and not held and not is_zero(grad):
-                    parameter.fed += 1  # somebody has written it
-                continue
-            parameter.fed += 1
-            if total > used > 0:  # rare: cleared by a call in between, or not at all
-                if cleared is None:
-                    cleared = self._gradients.cleared_since(record.time)
-                if id(tensor) in cleared:
-                    del held[:used]
-                    total, used = total - used, 0
-            if total > used:
-                fact.fresh += 1
-                if used:
-                    fact.stale += 1
-                    names.append(parameter.name)
-                    if used > fact.used_held:
-                        fact.used_held = used
-                for backward in held[used:] if used or total > 1 else held:
-                    backward.used += 1
-                if total > 1 and (other := self._other_user(record, held, used)) is not None:
-                    fact.foreign += 1
-                    key = (other, held[-1].number)
-                    if key not in apart:
-                        apart[key] = self._is_apart(other, held[-1])
-                    fact.apart += apart[key]
-                self._users.setdefault(held[-1].number, (record.number, trace.backwards))
-            elif parameter.version == grad._version:  # else somebody has written to it
-                fact.reused += 1
-                names.append(parameter.name)
-            parameter.used, parameter.version = len(held), grad._version
-            if total > fact.held:
-                fact.held = total
-        if len(self._users) > 512:
-            for number in list(self._users)[:256]:
-                del self._users[number]
+            if tensor.requires_grad:
+                self._use(use, tensor, parameter)
         record.parameters = tuple(keys)
-        fact.arrived = arrivals - record.arrivals
-        record.arrivals = arrivals
-        fact.names = tuple(names[:8])
+        use.fact.arrived, record.arrivals = arrivals - record.arrivals, arrivals
+        use.fact.names = tuple(use.names[:8])
         self._gradients.clock += 1
         record.time = self._gradients.clock
-        return fact
+        self._forget_users()
+        return use.fact
 
-    def _other_user(self, record: OptimizerRecord, held: list[Any], used: int) -> int | None:
+    def _know(self, tensor: Tensor, record: OptimizerRecord) -> Parameter:
+        assert self._ledger is not None
+        parameter = self._ledger.know(tensor)
+        parameter.optimizers.add(record.number)
+        return parameter
+
+    def _use(self, use: _Use, tensor: Tensor, parameter: Parameter) -> None:
+        """What the step uses of one parameter's gradient."""
+        fact, grad, held = use.fact, tensor.grad, parameter.held
+        fact.parameters += 1
+        if grad is None:
+            fact.missing += 1
+            return
+        if not held or (use.looks and parameter.device == "cpu" and is_zero(grad)):  # cleared in place since it came
+            if parameter.dropped and not parameter.fed and not held and not is_zero(grad):
+                parameter.fed += 1  # somebody has written it
+            return
+        parameter.fed += 1
+        if len(held) > parameter.used > 0:  # rare: cleared by a call in between, or not at all
+            self._forget_cleared(use, id(tensor), parameter)
+        if len(held) > parameter.used:
+            self._use_fresh(use, held, parameter)
+        elif parameter.version == grad._version:  # else somebody has written to it
+            fact.reused += 1
+            use.names.append(parameter.name)
+        parameter.used, parameter.version = len(held), grad._version
+        if len(held) > fact.held:
+            fact.held = len(held)
+
+    def _forget_cleared(self, use: _Use, key: int, parameter: Parameter) -> None:
+        """Where a call has cleared the gradient since the last step, it holds only what came after that."""
+        if use.cleared is None:
+            use.cleared = self._gradients.cleared_since(use.record.time)
+        if key in use.cleared:
+            del parameter.held[: parameter.used]
+            parameter.used = 0
+
+    def _use_fresh(self, use: _Use, held: list[Backward], parameter: Parameter) -> None:
+        """A gradient that holds something which no step has used."""
+        fact, used, newest = use.fact, parameter.used, held[-1]
+        fact.fresh += 1
+        if used:
+            fact.stale += 1
+            use.names.append(parameter.name)
+            fact.used_held = max(fact.used_held, used)
+        for backward in held[used:]:
+            backward.used += 1
+        if len(held) > 1 and (other := self._other_user(use.record, held, used)) is not None:
+            fact.foreign += 1
+            key = (other, newest.number)
+            if key not in use.apart:
+                use.apart[key] = self._is_apart(other, newest)
+            fact.apart += use.apart[key]
+        self._users.setdefault(newest.number, (use.record.number, self._trace.backwards))
+
+    def _forget_users(self) -> None:
+        if len(self._users) > USERS:
+            for number in list(self._users)[: USERS // 2]:
+                del self._users[number]
+
+    def _other_user(self, record: OptimizerRecord, held: list[Backward], used: int) -> int | None:
         """The optimizer that has finished with a backward from which an unused part of the gradient comes, if it is another."""
         newest = held[-1].number
         for backward in held[used:-1]:
@@ -327,7 +352,7 @@ class OptimizerWatch:
                 return user[0]
         return None
 
-    def _is_apart(self, other: int, backward: Any) -> bool:
+    def _is_apart(self, other: int, backward: Backward) -> bool:
         """Whether the backward that has just come reaches no parameter of an optimizer: it is the loss of another."""
         if backward is not self._backwards.current:
             return False
@@ -352,26 +377,6 @@ class OptimizerWatch:
                 totals[name] = totals.get(name, 0) + 1
                 first.setdefault(name, fact.number)
                 record.begun.setdefault(name, record.steps - 1)
-
-
-class Beside:
-    """A hook of the user's with ours next to it: in its place for one call."""
-
-    def __init__(self, hooks: dict[int, Any], key: int, ours: Any, *, first: bool) -> None:
-        hook = hooks[key]
-        self.hook: Any = hook.hook if isinstance(hook, Beside) else hook  # the last step was never finished
-        self._hooks, self._key, self._ours, self._first = hooks, key, ours, first
-        hooks[key] = self
-
-    def __call__(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._hooks.get(self._key) is self:
-            self._hooks[self._key] = self.hook
-        if self._first:
-            self._ours(optimizer, args, kwargs)
-        result = self.hook(optimizer, args, kwargs)
-        if not self._first:
-            self._ours(optimizer, *(result if isinstance(result, tuple) and len(result) == 2 else (args, kwargs)))
-        return result
 
 
 def is_busy(hub: Hub) -> bool:

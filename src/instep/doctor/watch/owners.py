@@ -10,12 +10,14 @@ from dataclasses import field
 import torch
 from torch import Tensor, nn
 
+from instep.doctor.arrivals import Arrivals
 from instep.doctor.bare_leaves import NOBODY, BareLeaves, leaves_of, sample, weight_shapes
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.scopes import holder_of
 from instep.doctor.trace import Trace
+from instep.doctor.unfed_leaves import UnfedLeaves
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients, Parameter, own_parameters
@@ -103,14 +105,11 @@ class OwnerWatch:
         self._optimizers, self._calls = trace.part(Optimizers), trace.part(Calls)
         self._reachable: dict[int, set[int]] = {}  # root number -> ids of its modules
         self._owner: dict[int, tuple[weakref.ref[Tensor], str, int | None, bool, bool]] = {}
-        self._first: dict[int, tuple[Parameter, list[float]]] = {}  # values of orphans when first seen
-        self._changed: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals, backwards when they last grew)
-        self._quiet: dict[int, tuple[Parameter, int, int]] = {}  # key -> (record, arrivals and backwards while it got none)
+        self._arrivals = Arrivals(trace, self._parameters)
         self._frozen: dict[int, Parameter] = {}  # seen without requires_grad
         self._bare = BareLeaves(hub.locator)
         self._walked: list[weakref.ref[Tensor]] = []  # the leaves of the graph whose backward goes on
-        # leaves, in how many walks they had no gradient afterwards (-1: they had one), and what is known of them
-        self._unfed: dict[int, tuple[weakref.ref[Tensor], int, str, Parameter | None]] = {}
+        self._unfed = UnfedLeaves(self._parameters)
         self._call_grad = False
         self._holders: dict[int, tuple[str, str]] = {}  # root number -> who keeps it in a plain list or dictionary, and where
         self._stepping: dict[int, weakref.ref[torch.optim.Optimizer]] = {}
@@ -139,10 +138,7 @@ class OwnerWatch:
 
     def on_grown(self, parameters: list[Parameter]) -> None:
         for parameter in parameters:
-            tensor = parameter.reference()
-            if tensor is not None and not parameter.optimizers:
-                self._first[parameter.key] = (parameter, sample(tensor, wait=True))
-                self._quiet[parameter.key] = (parameter, 0, self._trace.backwards)
+            self._arrivals.begin(parameter)
 
     def _is_registered(self, module: nn.Module, root: Root) -> bool:
         known = self._reachable.get(root.number)
@@ -182,26 +178,13 @@ class OwnerWatch:
     def after_backward(self, called: Called) -> None:
         """Look for leaves of the graph just walked that have got no gradient: a function of the user's own gave None for them."""
         walked, self._walked = self._walked, []
-        if called.argument(4, "inputs") is not None:
-            return
-        for reference in walked:
-            leaf = reference()
-            if leaf is None:
-                continue
-            known = self._parameters.get(id(leaf))
-            fed = leaf.grad is not None or bool(known.arrivals if known is not None else leaf._post_accumulate_grad_hooks)
-            before = self._unfed.get(id(leaf))
-            count = before[1] if before is not None and before[0]() is leaf else 0
-            self._unfed[id(leaf)] = (reference, -1 if fed or count < 0 else count + 1, f"tensor{tuple(leaf.shape)}", known)
-
-    def _is_unfed(self, tensor: Tensor) -> bool:
-        found = self._unfed.get(id(tensor))
-        return found is not None and found[0]() is tensor and found[1] >= 2
+        if called.argument(4, "inputs") is None:
+            self._unfed.note(walked)
 
     # -- before the trace is judged
 
     def on_judge(self) -> None:
-        self._part.unfed = list(self._find_unfed())
+        self._part.unfed = list(self._unfed.names())
         if self._trace.ended:
             self._keep_what_holds()
             return
@@ -212,7 +195,7 @@ class OwnerWatch:
         part.stale = {fact.optimizer: fact for fact in self._find_stale(reachable)}
         part.dead = dict(self._find_dead(live))
         part.starved = {fact.optimizer: fact for fact in self._find_starved()}
-        self._note_arrivals()
+        self._arrivals.note()
         self._records = {key: self._parameters[key] for key in (*part.orphans, *part.dead) if key in self._parameters}
 
     def _keep_what_holds(self) -> None:
@@ -221,7 +204,7 @@ class OwnerWatch:
         part.dead = {key: fact for key, fact in part.dead.items() if key in records and not records[key].arrivals}
         for key, orphan in part.orphans.items():
             if key in records:
-                orphan.arrivals = records[key].arrivals - self._quiet_until(records[key])[0]
+                orphan.arrivals = records[key].arrivals - self._arrivals.before_gradients(records[key])[0]
                 orphan.moved = orphan.moved or records[key].optimizers != orphan.owners
         for number in list(part.starved):
             record = next((record for record in self._optimizers if record.number == number), None)
@@ -238,24 +221,6 @@ class OwnerWatch:
                 found[number] = [id(tensor) for tensor in top.parameters()]
         return found
 
-    def _note_arrivals(self) -> None:
-        now = self._trace.backwards
-        for key, parameter in self._parameters.items():
-            known = self._changed.get(key)
-            if known is None or known[0] is not parameter:
-                self._changed[key] = (parameter, parameter.arrivals, now if parameter.arrivals else 0)
-            elif known[1] != parameter.arrivals:
-                self._changed[key] = (parameter, parameter.arrivals, now)
-        if len(self._changed) > 2 * len(self._parameters) + 64:
-            self._changed = {key: fact for key, fact in self._changed.items() if key in self._parameters}
-
-    def _idle_for(self, parameter: Parameter) -> int:
-        """Backwards since the last judgement at which it had got a gradient."""
-        known = self._changed.get(parameter.key)
-        if known is None or known[0] is not parameter or known[1] != parameter.arrivals:
-            return 0
-        return self._trace.backwards - known[2]
-
     def _find_orphans(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Orphan]]:
         homes = {key: number for number, keys in live.items() for key in keys}
         optimized = {number for number, keys in live.items() if any(self._is_optimized(key) for key in keys)}
@@ -264,7 +229,7 @@ class OwnerWatch:
             tensor = parameter.reference()
             if tensor is None or not parameter.optimizers <= gone:
                 continue
-            arrivals, since = self._quiet_until(parameter)
+            arrivals, since = self._arrivals.before_gradients(parameter)
             if not parameter.arrivals > arrivals or not tensor.requires_grad:
                 continue
             if parameter.optimizers and self._frozen.get(key) is not parameter:
@@ -279,7 +244,7 @@ class OwnerWatch:
             if home in self._holders:
                 orphan.registered, orphan.holder = False, self._holders[home][0]
                 orphan.name = f"{self._holders[home][1]}.{orphan.name}"
-            orphan.moved = self._has_moved(parameter, tensor)
+            orphan.moved = self._arrivals.has_moved(parameter)
             orphan.partial = home in optimized or not orphan.registered
             orphan.through = not optimized
             orphan.frozen_mode = home is not None and self._in_eval(home)
@@ -296,19 +261,6 @@ class OwnerWatch:
             orphan.frozen_mode = alone  # perhaps a constant: nobody says that it belongs to what is trained
             yield key, orphan
 
-    def _quiet_until(self, parameter: Parameter) -> tuple[int, int]:
-        """(its gradients, all backwards) up to where it began to get gradients of late: it may have been frozen before."""
-        known = self._quiet.get(parameter.key)
-        if known is None or known[0] is not parameter:
-            before = parameter.arrivals if parameter.optimizers else 0
-            known = self._quiet[parameter.key] = (parameter, before, 0)
-        if known[1] == parameter.arrivals and not self._trace.ended:
-            known = self._quiet[parameter.key] = (parameter, known[1], self._trace.backwards)
-            tensor = parameter.reference()
-            if tensor is not None:
-                self._first[parameter.key] = (parameter, sample(tensor, wait=True))
-        return known[1], known[2]
-
     def _is_optimized(self, key: int) -> bool:
         parameter = self._parameters.get(key)
         return parameter is not None and bool(parameter.optimizers)
@@ -316,16 +268,6 @@ class OwnerWatch:
     def _in_eval(self, number: int) -> bool:
         """Whether that root is only ever called in eval mode."""
         return any(root.number == number and root.in_train == 0 for root in self._calls.roots)
-
-    def _has_moved(self, parameter: Parameter, tensor: Tensor) -> bool:
-        values = sample(tensor, wait=True)
-        if not values:
-            return True  # who knows
-        first = self._first.get(parameter.key)
-        if first is None or first[0] is not parameter:
-            self._first[parameter.key] = (parameter, values)
-            return self._trace.steps <= 3  # one look tells nothing
-        return first[1] != values
 
     def _find_stale(self, reachable: set[int]) -> Iterator[Stale]:
         orphans = [
@@ -363,7 +305,7 @@ class OwnerWatch:
         tensor = parameter.reference()
         if tensor is None or not tensor.requires_grad:
             return False
-        return (parameter.arrivals == 0 and self._trace.backwards >= 5) or self._idle_for(parameter) >= IDLE
+        return (parameter.arrivals == 0 and self._trace.backwards >= 5) or self._arrivals.idle_for(parameter) >= IDLE
 
     def _home(self, parameter: Parameter) -> int | None:
         owner = self._owner.get(parameter.key)
@@ -381,11 +323,6 @@ class OwnerWatch:
             ):
                 continue
             yield Starved(record.number, len(waiting), [member.name for member, _ in waiting])
-
-    def _find_unfed(self) -> Iterator[str]:
-        for _, count, name, known in self._unfed.values():
-            if count >= 2 and (known is None or not (known.optimizers or known.arrivals)):
-                yield name
 
     def _find_dead(self, live: dict[int, list[int]]) -> Iterator[tuple[int, Dead]]:
         homes: dict[int, list[int]] = {}
@@ -419,14 +356,14 @@ class OwnerWatch:
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
-            yield key, Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._is_unfed(tensor))
+            yield key, Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._unfed.has(tensor))
 
     def _bare_dead(self, record: OptimizerRecord, parameter: Parameter) -> Dead | None:
         """A tensor that no module in use has, in an optimizer whose other tensors are of that sort and get gradients."""
         tensor = parameter.reference()
         if tensor is None or not tensor.requires_grad or tensor.grad is not None or self._has_state(record.number, tensor):
             return None
-        if not self._is_unfed(tensor):
+        if not self._unfed.has(tensor):
             unused = type(tensor) is Tensor and self._trace.backwards > WALKS[-1]
             return Dead(parameter.name, record.number, NOBODY, called=False, in_grad=False, bare=True) if unused else None
         return Dead(parameter.name, record.number, NOBODY, called=True, in_grad=True, bare=True, in_graph=True)

@@ -54,7 +54,7 @@ class Rereads:
 class _Evaluation:
     """What one evaluation has read so far."""
 
-    __slots__ = ("count", "labels", "samples", "spoilt", "step", "waiting")
+    __slots__ = ("count", "excluded", "labels", "samples", "step", "waiting")
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -62,7 +62,7 @@ class _Evaluation:
         self.labels: list[Tensor] = []
         self.count = 0
         self.waiting = 0  # samples of the last call, until a loss says what they are
-        self.spoilt = False
+        self.excluded = False
 
 
 class RereadWatch:
@@ -111,10 +111,10 @@ class RereadWatch:
         input = first_tensor(call.args)
         others = any(other.step == call.step for key, other in self._current.items() if key != shapes)
         others = others or self._computed == call.step
-        spoilt = evaluation.waiting or others or shapes in self._learned or len(call.args) != 1
-        if spoilt or input is None or not _is_readable(input):
-            evaluation.spoilt = True
-        elif not evaluation.spoilt and evaluation.count < SAMPLES:
+        excluded = evaluation.waiting or others or shapes in self._learned or len(call.args) != 1
+        if excluded or input is None or not _is_readable(input):
+            evaluation.excluded = True
+        elif not evaluation.excluded and evaluation.count < SAMPLES:
             evaluation.samples.append(input.detach()[: SAMPLES - evaluation.count].float().clone())
             evaluation.waiting = len(input)
 
@@ -136,7 +136,7 @@ class RereadWatch:
                 evaluation.labels.append(classes[: len(evaluation.samples[-1])].clone())
                 evaluation.count += len(evaluation.labels[-1])
             else:
-                evaluation.spoilt = True
+                evaluation.excluded = True
 
     def install(self, observers: list[object]) -> None:
         self._rows = next((observer for observer in observers if isinstance(observer, RowWatch)), None)
@@ -166,7 +166,7 @@ class RereadWatch:
         evaluation, last = self._current.pop(shapes, None), self._last.get(shapes)
         if evaluation is None:
             return
-        if evaluation.spoilt or evaluation.waiting or not evaluation.samples:
+        if evaluation.excluded or evaluation.waiting or not evaluation.samples:
             self._last.pop(shapes, None)
             return
         self._last[shapes] = evaluation

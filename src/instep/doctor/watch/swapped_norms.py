@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.norms import ENOUGH, LENT, LIMIT, Norm, Norms, misfit
+from instep.doctor.watch.norms import ENOUGH, LIMIT, REPLACED, Norm, Norms, misfit
 
 ELEMENTS = 32
 FIRST = 4  # evaluations whose variances are looked at in any case
@@ -63,7 +63,7 @@ class SwappedNormWatch:
             swaps.steps, swaps.evaluated, swaps.site = self._trace.steps, weights_of(module), call.site
             swaps.mean = module.running_mean.detach().clone() if module.running_mean is not None else None
             swaps.evaluations += 1
-            wanted = swaps.evaluations <= FIRST or (swaps.norm is not None and len(swaps.norm.misfits) < LENT)
+            wanted = swaps.evaluations <= FIRST or (swaps.norm is not None and len(swaps.norm.misfits) < REPLACED)
             enough = bool(args) and isinstance(args[0], Tensor) and args[0].numel() >= ENOUGH * module.num_features
             swaps.misfit = float(misfit(module, args[0])) if wanted and enough else None
 
@@ -78,7 +78,7 @@ class SwappedNormWatch:
             return
         if swaps.norm is None:
             name = next((name for name, part in call.module.named_modules() if part is module), "")
-            swaps.norm = Norm(name or type(module).__name__, call.root, module.num_features, False, lent=True)
+            swaps.norm = Norm(name or type(module).__name__, call.root, module.num_features, False, replaced=True)
             if len(self._part.all) < LIMIT:
                 self._part.all.append(swaps.norm)
         swaps.norm.eval_calls += 1

@@ -55,9 +55,9 @@ class Movement:
     torchs: bool  # one of torch.optim
     site: str | None = None
     moves: list[Moves] = field(default_factory=list)
-    spoiled: int = 0  # looks at which weights were inf or nan
-    spoilt_last: bool = False
-    first_spoiled: int | None = None
+    non_finite: int = 0  # looks at which weights were inf or nan
+    non_finite_last: bool = False
+    first_non_finite: int | None = None
     loss_site: str | None = None  # of the backward before that
     odd: int = 0  # steps that used the backward of a loss that is not finite
     lost: int = 0  # looks in a row at which a tensor was nan that had been finite, whatever the loss was
@@ -177,7 +177,8 @@ class UpdateWatch:
         now = [_beginning(t) for _, t, _, _ in pairs]
         facts = _facts(now, [w for _, _, w, _ in pairs], [g for _, _, _, g in pairs])
         movement = self._part.optimizers[number]
-        self._hub.read(facts, partial(self._note, movement, movement.moves, [i for i, *_ in pairs], step.record.steps))
+        at = self._trace.steps - 1
+        self._hub.read(facts, partial(self._note, movement, movement.moves, [i for i, *_ in pairs], step.record.steps, at))
 
     def _movement(self, step: Step) -> Movement | None:
         movements, number = self._part.optimizers, step.record.number
@@ -209,7 +210,9 @@ class UpdateWatch:
         gone = bool(tensors) and all(tensor is None for tensor in tensors)
         return gone or any(tensor is not None and _dtype(tensor) != move.dtype for tensor, move in pairs)
 
-    def _note(self, movement: Movement, moves: list[Moves], chosen: list[int], step: int, facts: list[list[float]]) -> None:
+    def _note(
+        self, movement: Movement, moves: list[Moves], chosen: list[int], count: int, step: int, facts: list[list[float]]
+    ) -> None:
         gone = next((i for i, fact in zip(chosen, facts, strict=True) if math.isnan(fact[0]) and moves[i].samples), None)
         movement.lost = movement.lost + 1 if gone is not None else 0
         if gone is not None and movement.first_lost is None:
@@ -227,7 +230,7 @@ class UpdateWatch:
             move.ratios.append(ratio)
             move.low += ratio < 1e-7
             move.highest = max(move.highest, ratio)
-            if step > 10:
+            if count > 10:
                 move.late += 1
                 move.high += ratio > 0.1
 
@@ -241,15 +244,15 @@ class UpdateWatch:
         tensors = [t.detach() for t in held if t is not None and t.numel() and t.is_floating_point()][:: max(len(held) // 8, 1)]
         if tensors:
             finite = torch.stack([_beginning(t).float().abs().max().to(tensors[0].device) for t in tensors]).isfinite()
-            self._hub.read(finite, partial(self._damage, movement, odd, self._trace.steps))
+            self._hub.read(finite, partial(self._damage, movement, odd, self._trace.steps - 1))
 
     def _damage(self, movement: Movement, odd: Backward, step: int, finite: list[bool]) -> None:
-        movement.spoilt_last = not all(finite)
+        movement.non_finite_last = not all(finite)
         movement.loss_site = movement.loss_site or odd.site
-        if movement.spoilt_last:
-            movement.spoiled += 1
-            if movement.first_spoiled is None:
-                movement.first_spoiled, movement.loss_site = step, odd.site
+        if movement.non_finite_last:
+            movement.non_finite += 1
+            if movement.first_non_finite is None:
+                movement.first_non_finite, movement.loss_site = step, odd.site
 
 
 def _dtype(tensor: Tensor) -> str:
