@@ -17,12 +17,12 @@ from instep.doctor.arguments import pick, reads_once, replaced
 from instep.doctor.extra_forward import ExtraForward, is_safe
 from instep.doctor.forked import can_fork, run_forked
 from instep.doctor.hub import Hub
+from instep.doctor.influence_trials import REACH
 from instep.doctor.mixing import LARGEST, Mixing, Run, first_mixing
 from instep.doctor.records import part_class, record_class
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.influence import REACH
 from instep.doctor.watch.loaders import tensors
 
 LOOKS = (2, 4, 16)  # training calls of a root that are tried, until one has told something
