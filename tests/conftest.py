@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from clock import Clock
 
-pytest_plugins = ["running", "browser"]
+pytest_plugins = ["running", "browser", "programs"]
 # What a shell may have set decides nothing. One thread: the models are tiny, a second one only waits for the first.
 os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "LINES": "24"}
 for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
@@ -30,6 +30,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def clock() -> Clock:
     """One that a test moves."""
     return Clock()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") and not config.option.shuffle:
+        from groups import put_long_ones_first
+
+        put_long_ones_first(items)
 
 
 def pytest_collection_finish() -> None:

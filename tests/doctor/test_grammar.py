@@ -15,15 +15,16 @@ from doctor.generated import MISSED, about_findings, complaints
 from doctor.grammar import Script, write
 from doctor.grammar.mutations import MUTATIONS
 from instep.doctor.catalogue import CATALOGUE
+from programs import Programs
 
 QUICK, MANY, SLICE = 20, int(os.environ.get("GRAMMAR", "200")), 20
 EACH = MANY // 50  # seeds of a mutation
 
 
 @pytest.fixture(scope="module")
-def examination() -> Iterator[Examination]:
+def examination(programs: Programs) -> Iterator[Examination]:
     """One process that runs the scripts."""
-    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2) as examination:
+    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2, programs=programs) as examination:
         yield examination
 
 
