@@ -1,6 +1,7 @@
 """For all tests: the environment, quick collections, and which of them go to the same worker."""
 
 import gc
+import itertools
 import os
 from typing import Any
 
@@ -17,6 +18,7 @@ for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "MKL_NUM_T
 # A busy machine is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+COUNTED = itertools.count(1)  # tests of this process
 
 
 @pytest.hookimpl(optionalhook=True)  # where pytest-xdist is
@@ -40,6 +42,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 
 def pytest_collection_finish() -> None:
+    set_aside()
+
+
+def pytest_runtest_logfinish() -> None:
+    """What was imported and is remembered since then, now and then."""
+    if next(COUNTED) % 250 == 0:
+        set_aside()
+
+
+def set_aside() -> None:
     """What torch and the tests hold by now need not be looked through at each collection of garbage."""
     gc.collect()
     gc.freeze()
