@@ -12,7 +12,10 @@ from doctor.casebook import Examination
 from doctor.pairs import complaints, pairs
 from programs import Programs
 
-MODULES = {"sharding": ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"], "compiling": ["torch._dynamo"]}
+MODULES = {
+    "sharding": ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"],
+    "compiling": ["torch._dynamo", "functorch.compile", "networkx"],
+}
 SAID = {
     "sharding": "parameters are sharded over processes (DTensor): each process looked at the part that it holds;",
     "compiling": "losses, layers and dropouts inside it were not watched, its gradients and steps were.",
