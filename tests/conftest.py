@@ -3,6 +3,9 @@
 import gc
 import itertools
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,11 @@ pytest_plugins = ["running", "browser", "programs"]
 os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "LINES": "24"}
 for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "MKL_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
     os.environ.pop(name, None)
+# Runs sync what they write, which takes no time in memory, and only those of tests/checkpoint are about a disk.
+MEMORY = Path("/dev/shm")
+can_run = os.access(MEMORY, os.W_OK) and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+if "TMPDIR" not in os.environ and can_run and shutil.disk_usage(MEMORY).free > 4e9:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 # A busy machine is no failure.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
