@@ -1,7 +1,7 @@
 """Scripts of the grammar: right ones run the same with and without the doctor, which has nothing to say; in those with one
 mistake it names that, at its line, and nothing else.
 
-20 right ones run by default; 200, and 4 scripts of each mistake, in `make test-slow`; 2,000 in `GRAMMAR=2000 make test-slow`.
+10 right ones run by default; 200, and 4 scripts of each mistake, in `make test-slow`; 2,000 in `GRAMMAR=2000 make test-slow`.
 """
 
 import os
@@ -17,7 +17,7 @@ from doctor.grammar.mutations import MUTATIONS
 from instep.doctor.catalogue import CATALOGUE
 from programs import Programs
 
-QUICK, MANY, SLICE = 20, int(os.environ.get("GRAMMAR", "200")), 20
+QUICK, MANY, SLICE = 10, int(os.environ.get("GRAMMAR", "200")), 20
 EACH = MANY // 50  # seeds of a mutation
 
 
