@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 
 import pytest
@@ -17,8 +18,9 @@ MODULES = [
 
 
 def test_docstrings() -> None:
-    """What fails is printed by doctest."""
-    results = {name: doctest.testmod(importlib.import_module(name)) for name in MODULES}
+    """What fails is printed by doctest, which takes long to find nothing in a module that has no example."""
+    modules = {name: importlib.import_module(name) for name in MODULES}
+    results = {name: doctest.testmod(module) for name, module in modules.items() if ">>>" in inspect.getsource(module)}
     assert sum(result.attempted for result in results.values()) > 200
     assert not [name for name, result in results.items() if result.failed]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from distributed.conftest import start, waited_for
+from programs import Programs
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
@@ -142,25 +142,6 @@ def test_cycles(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert numbers(r"accuracy ([\d.]+)%", said)[0] > 90
 
 
-def test_two_processes_and_sharding(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both on the same two processes, with the environment that torchrun gives: the numbers of one process."""
-    names = ("two_processes.py", "sharding.py")
-    paths = [str(EXAMPLES / name) for name in names]
-    code = f"import runpy\nfor one in {paths}:\n    runpy.run_path(one, run_name='__main__')"
-    codes = waited_for(start(2, tmp_path, ["-W", "error", "-c", code]))
-    said = (tmp_path / "said-0.txt").read_text()
-    assert codes == [0, 0], said
-    for name, share in zip(names, ("", ", 50% of the weights each"), strict=True):
-        alone = decimals(run_here(name, capsys, monkeypatch))
-        (line,) = re.findall(rf"^2 processes{share}: .*", said, re.MULTILINE)
-        assert decimals(line) == pytest.approx(alone, abs=2e-4)
-    assert len(decimals(said)) == 3
-
-
-def decimals(said: str) -> list[float]:
-    return [float(number) for number in re.findall(r"\d\.\d{4}", said)]
-
-
 @pytest.mark.extras
 def test_hugging_face(tmp_path: Path) -> None:
     """It learns to write, stops, goes on, and what it saves is a model of theirs."""
@@ -180,7 +161,7 @@ def test_hugging_face(tmp_path: Path) -> None:
 
 
 def test_update_cycle(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    said = run_here("update_cycle.py", capsys, monkeypatch)
+    said = run_here("update_cycle.py", capsys, monkeypatch, "--epochs", "4")
     rows = re.findall(r"(SGD|AdamW) +(\d+) +(\d+) +(\d+) +([\d.]+)% +(\S+)", said)
     assert len(rows) == 18
     for _optimizer, batch, size, cycle, naive, ours in rows:
@@ -192,9 +173,10 @@ def test_update_cycle(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
             assert float(naive) > 2
 
 
-def test_gan(tmp_path: Path) -> None:
-    """As a user runs it; and stopped in the middle of an epoch, it ends at the same picture."""
-    said = run("gan.py", "--epochs", "3", "--picture", str(tmp_path / "whole.png"), "--folder", str(tmp_path / "whole"))
+def test_gan(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the middle of an epoch, it ends at the same picture."""
+    options = ("--epochs", "3", "--picture", str(tmp_path / "whole.png"), "--folder", str(tmp_path / "whole"))
+    said = run_here("gan.py", capsys, monkeypatch, *options)
     assert re.search(r"step 45: loss/d \d\.\d+, loss/g \d\.\d+", said)
     assert said.count("▀") == 30 * 100
     spec = importlib.util.spec_from_file_location("gan", EXAMPLES / "gan.py")
@@ -227,8 +209,10 @@ def test_sklearn_search() -> None:
     assert f"best: {{'classifier__lr': {float(lr)}, 'classifier__model__width': {width}}}" in said
 
 
-def test_loggers(tmp_path: Path) -> None:
-    said = run("loggers.py", "--folder", str(tmp_path / "digits")).splitlines()
+def test_loggers(tmp_path: Path, programs: Programs) -> None:
+    """As a user runs it."""
+    arguments = ["-W", "error", str(EXAMPLES / "loggers.py"), "--folder", str(tmp_path / "digits")]
+    said = programs.run(arguments, check=True).stdout.splitlines()
     rows = [json.loads(line) for line in said[:-1]]
     assert [row["accuracy"] > 0.5 for row in rows[:-1]] == [True] * 3
     assert rows[-1] == {"state": "finished"}

@@ -1,12 +1,12 @@
 """What `import instep` offers, and what it costs."""
 
-import subprocess
 import sys
 
 import pytest
 
 import instep
 from complaints import complaints
+from programs import Programs
 
 
 def test_each_public_name_is_the_same_thing_twice() -> None:
@@ -46,20 +46,17 @@ def test_nothing_else_is_public() -> None:
         _ = instep.data.sauce
 
 
-def test_a_name_of_data_stays_what_it_is_when_its_modules_are_imported() -> None:
-    said = python(
+def test_a_name_of_data_stays_what_it_is_when_its_modules_are_imported(programs: Programs) -> None:
+    code = (
         "import instep.data as data, importlib, pkgutil\n"
         "for module in pkgutil.walk_packages(data.__path__, 'instep.data.'): importlib.import_module(module.name)\n"
         "print([name for name in data.__all__ if not callable(getattr(data, name))])"
     )
-    assert said == "[]\n"
+    assert programs.run(["-c", code], check=True).stdout == "[]\n"
 
 
-def test_an_update_cycle_alone_loads_few_modules() -> None:
-    said = python("import sys\nfrom instep import UpdateCycle\nprint(*sorted(m for m in sys.modules if m.startswith('instep.')))")
+def test_an_update_cycle_alone_loads_few_modules(programs: Programs) -> None:
+    code = "import sys\nfrom instep import UpdateCycle\nprint(*sorted(m for m in sys.modules if m.startswith('instep.')))"
+    said = programs.run(["-c", code], check=True).stdout
     assert len(said.split()) <= 24, said
     assert not {"instep.data.loading", "instep.distributed.world", "instep.run"} & set(said.split())
-
-
-def python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -24,22 +24,25 @@ def room_of(path: Path) -> str:
 
 
 @functools.cache
-def nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-
-
-@functools.cache
-def imported_rooms(path: Path) -> set[str]:
-    found = set()
-    for node in nodes(path):
+def read(path: Path) -> tuple[set[str], set[str]]:
+    """The rooms that a file imports from, and the methods that it calls. The trees themselves would be a lot to keep."""
+    rooms: set[str] = set()
+    calls: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            calls.add(node.func.attr)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno} imports relatively"
             names = [f"{node.module}.{alias.name}" if node.module == "instep" else node.module or "" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("instep.")}
-    return found - {"__version__"}
+        rooms |= {name.split(".")[1] for name in names if name.startswith("instep.")}
+    return rooms - {"__version__"}, calls
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return read(path)[0]
 
 
 SOURCES = sorted(ROOT.rglob("*.py"))
@@ -82,5 +85,4 @@ def test_backward_is_called_in_few_files() -> None:
     allowed |= {ROOT / "distributed" / f"{name}_turn.py" for name in ("chosen", "bucket", "shard")}
     allowed.add(ROOT / "tuning" / "plain_loop.py")  # the loop that a run is compared with
     for path in SOURCES:
-        calls = {node.func.attr for node in nodes(path) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)}
-        assert path in allowed or "backward" not in calls, path
+        assert path in allowed or "backward" not in read(path)[1], path

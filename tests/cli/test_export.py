@@ -1,8 +1,6 @@
 """`instep export`: a model that runs without the code that it was trained with."""
 
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from safetensors.torch import load_file
 
 from cli.recorded import trained
 from cli.said import BUILD, Instep
+from programs import Programs
 
 NET = """
 class Net(nn.Module):
@@ -45,7 +44,7 @@ def written(forward: str = "") -> None:
     Path("my.py").write_text(text.replace("return self.b(", forward + "return self.b(") if forward else text)
 
 
-def test_it_runs_in_a_process_that_does_not_know_the_class(instep: Instep, folder: Path) -> None:
+def test_it_runs_in_a_process_that_does_not_know_the_class(instep: Instep, folder: Path, programs: Programs) -> None:
     written()
     run = trained(instep)
     x = np.linspace(-1, 1, 36, dtype=np.float32).reshape(9, 4)
@@ -59,14 +58,7 @@ def test_it_runs_in_a_process_that_does_not_know_the_class(instep: Instep, folde
 
     assert instep("predict", str(run), str(stranger / "x.npy"), "-o", "p.npy", "--which", "2").code == 0
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", STRANGER],
-        cwd=stranger,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = programs.run(["-W", "ignore", "-c", STRANGER], cwd=stranger, env=environment)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
     for size in (1, 4, 9):
         np.testing.assert_allclose(np.load(stranger / f"p{size}.npy"), np.load("p.npy")[:size], rtol=1e-5, atol=1e-6)

@@ -4,12 +4,9 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,6 +16,7 @@ from instep import keys
 from instep.cli.border import WrongUse
 from instep.cli.train import split_arguments
 from instep.run.lock import Lock
+from programs import Programs
 
 
 def described(folder: str | Path) -> dict[str, object]:
@@ -372,19 +370,16 @@ def test_a_loss_that_is_not_finite_is_one_line(instep: Instep) -> None:
 # --- As the shell sees it
 
 
-def test_a_starter_trains_and_a_signal_stops_it(folder: Path, instep: Instep) -> None:
+def test_a_starter_trains_and_a_signal_stops_it(folder: Path, instep: Instep, programs: Programs) -> None:
     """The one test with a process: `init`, then `train` until SIGTERM, as a scheduler of jobs would end it."""
-    command = [sys.executable, "-c", "import sys; from instep.cli import main; sys.exit(main())"]
+    command = ["-c", "import sys; from instep.cli import main; sys.exit(main())", "train", "train.py", "--epochs", "10000"]
     assert instep("init").code == 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    running = subprocess.Popen([*command, "train", "train.py", "--epochs", "10000"], env=environment, **pipes)
-    history = folder / "runs/train/history.jsonl"
-    deadline = time.monotonic() + 300
-    while not (history.exists() and history.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    running.send_signal(signal.SIGTERM)
-    _, err = running.communicate(timeout=300)
-    assert running.returncode == 143
+    history, deadline = folder / "runs/train/history.jsonl", time.monotonic() + 300
+    with Path("said.txt").open("w") as heard, programs.start(command, stderr=heard.fileno()) as running:
+        while not (history.exists() and history.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(running.pid, signal.SIGTERM)
+        assert running.wait() == 143
+    err = Path("said.txt").read_text()
     assert re.search(r"instep: stopped by SIGTERM after \d+ updates, all of them kept in runs/train: start it again, .*\n$", err)
     assert state("runs/train") == "interrupted"

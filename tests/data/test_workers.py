@@ -22,6 +22,7 @@ from instep.data.loading.loader import Loader
 from instep.data.sources.dataloader import WorkerSettings
 from instep.data.sources.recognize import as_data, as_source
 from instep.errors import DataError, DescriptionError, Notice
+from programs import PIPE, Programs
 
 
 def made(data: Any, **options: Any) -> Loader:
@@ -258,28 +259,23 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
-def test_no_orphan_is_left(tmp_path: Path, number: int) -> None:
+def test_no_orphan_is_left(tmp_path: Path, number: int, programs: Programs) -> None:
     """Ctrl-C as a terminal sends it, to every process of the group; the others to the one that began them."""
     (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
-    started = subprocess.Popen(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # a background job ignores it
-    )
-    assert started.stdout is not None
-    assert started.stdout.readline() == "ready\n"
-    group = [int(process) for process in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()]
-    assert len(group) == 3
-    if number == signal.SIGINT:
-        os.killpg(started.pid, number)
-    else:
-        os.kill(started.pid, number)
-    _, said = started.communicate(timeout=300)
-    assert started.returncode != 0
+    with (
+        (tmp_path / "said.txt").open("w") as heard,
+        programs.start(["script.py"], cwd=tmp_path, stdout=PIPE, stderr=heard.fileno()) as started,
+    ):
+        assert started.stdout is not None
+        assert started.stdout.readline() == "ready\n"
+        group = [int(process) for process in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()]
+        assert len(group) == 3
+        if number == signal.SIGINT:
+            os.killpg(started.pid, number)
+        else:
+            os.kill(started.pid, number)
+        assert started.wait() != 0
+    said = (tmp_path / "said.txt").read_text()
     if number == signal.SIGINT:
         assert "KeyboardInterrupt" in said
         assert "worker" not in said.splitlines()[-1]

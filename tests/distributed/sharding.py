@@ -68,7 +68,7 @@ def ragged(cycle: int, *, dropout: float = 0.2, **options: Any) -> Trainer:
         valid={"a": VECTORS.draw(29, seed=5), "small": VECTORS.draw(2, seed=6)},
         metrics="accuracy",
         monitor="valid/a/loss",
-        epochs=3,
+        epochs=2,
         **made,
     )
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from distributed.forking import Forking
 from instep.checkpoint import read_newest
 from instep.distributed.launch import Launch
 from instep.errors import DescriptionError
+from programs import Programs
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 BUILD = """\
@@ -46,27 +46,20 @@ def build(lr: float = 0.1) -> Trainer:
 """
 
 
-def command(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def command(programs: Programs, folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """The agent of torchrun is forked; the processes that it starts, and starts again, are new ones."""
     code = "import sys; from instep.cli import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": str(SOURCES), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, "-P", "-c", code, "train", "my.py", *options],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
+    return programs.run(["-c", code, "train", "my.py", *options], cwd=folder, env=environment)
 
 
 @pytest.fixture(scope="module")
-def restarted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+def restarted(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
     """The folder of a run by torchrun, one process of which was killed once, and what the command said."""
     folder = tmp_path_factory.mktemp("restarted")
     (folder / "my.py").write_text(BUILD)
     (folder / "kill").touch()
-    said = command(folder, "--processes", "2", "--max-restarts", "1", "--json", "--progress")
+    said = command(programs, folder, "--processes", "2", "--max-restarts", "1", "--json", "--progress")
     assert said.returncode == 0, said.stderr
     return folder, said
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from programs import PIPE, Program, Programs
+
 HERE = Path(__file__).parent
 CASES = HERE / "cases"
 JOBS, TIMEOUT_S = 2, 600.0
@@ -49,19 +51,34 @@ class Examination:
     """A process of its own that runs scripts under the doctor, two at a time, and keeps its answers.
 
     `with Examination() as examination: examination.send(scripts); examination.answer(script)`. It imports `modules` first.
+    With `programs`, it is forked where torch is imported already.
     """
 
-    def __init__(self, *, jobs: int = JOBS, threads: int = 1, hash_seed: int = 0, modules: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: int = JOBS,
+        threads: int = 1,
+        hash_seed: int = 0,
+        modules: Sequence[str] = (),
+        programs: Programs | None = None,
+    ) -> None:
+        assert programs is None or (threads, hash_seed) == (1, 0), "such a process has one thread and that hash seed"
+        self._programs = programs
         self._answers: dict[tuple[str, ...], dict[str, Any]] = {}
         self._sent: set[tuple[str, ...]] = set()
-        self._command = [sys.executable, str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S), *modules]
+        self._arguments = [str(HERE / "forkserver.py"), str(jobs), str(threads), str(TIMEOUT_S), *modules]
         # Passive: a thread that waits for another leaves it the core; where all cores are busy, spinning takes minutes.
         count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
         self._environment = {**os.environ, **count, "PYTHONWARNINGS": "default", "PYTHONHASHSEED": str(hash_seed)}
 
     def __enter__(self) -> "Examination":
-        pipe = subprocess.PIPE
-        self._server = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True, env=self._environment)
+        self._server: subprocess.Popen[str] | Program
+        if self._programs is not None:
+            self._server = self._programs.start(self._arguments, env=self._environment, stdin=PIPE, stdout=PIPE, stderr=2)
+            return self
+        command = [sys.executable, *self._arguments]
+        self._server = subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=self._environment)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,6 +87,8 @@ class Examination:
         self._server.stdin.close()  # it ends when the scripts that it has have ended
         self._server.stdout.close()
         self._server.wait()
+        if isinstance(self._server, Program):
+            self._server.close()
 
     def send(self, scripts: Sequence[Path], *, watched: bool = True) -> None:
         """Scripts that will be asked for: they run while the asker does other things."""

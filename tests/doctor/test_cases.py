@@ -10,13 +10,14 @@ import pytest
 
 from doctor.casebook import CASES, Case, Examination, cases, complaints
 from instep.doctor.catalogue import CATALOGUE
+from programs import Programs
 
 
 @pytest.fixture(scope="session")
-def examination(request: pytest.FixtureRequest) -> Iterator[Examination]:
+def examination(request: pytest.FixtureRequest, programs: Programs) -> Iterator[Examination]:
     """One process that runs the cases, for each worker of pytest-xdist one."""
     alone = "PYTEST_XDIST_WORKER" not in os.environ
-    with Examination(jobs=2 if alone else 1) as examination:
+    with Examination(jobs=2 if alone else 1, programs=programs) as examination:
         if alone:  # two at a time; a worker does not know which tests will be its own
             chosen = [getattr(getattr(item, "callspec", None), "params", {}).get("case") for item in request.session.items]
             examination.send([case.script for case in chosen if isinstance(case, Case)])

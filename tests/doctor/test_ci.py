@@ -11,6 +11,7 @@ import pytest
 from doctor.test_launch import doctor, script
 from instep.doctor.baseline import write_baseline
 from instep.doctor.finding import Finding
+from programs import Programs
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "doctor"
 DOCS = Path(__file__).parent.parent.parent / "docs" / "doctor.md"
@@ -28,14 +29,14 @@ def test_the_docs_show_the_file(name: str) -> None:
     assert f"```yaml\n{text}\n```" in DOCS.read_text(encoding="utf-8")
 
 
-def test_an_old_project_begins(tmp_path: Path) -> None:
+def test_an_old_project_begins(tmp_path: Path, programs: Programs) -> None:
     """With a baseline of one finding, whose line has moved since, a new mistake alone fails the check of the workflow."""
     path = script(tmp_path, "train.py", "work()\n")
     line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "no zero_grad" in text)
     write_baseline(tmp_path / ".instep-doctor.json", [Finding("missing-zero-grad", "seen", where=f"{path}:{line}")])
     wrong = "nn.functional.cross_entropy(model(x).softmax(1), y)"
     path.write_text("# a comment\n" + path.read_text().replace("nn.functional.cross_entropy(model(x), y)", wrong))
-    done = doctor(tmp_path, *command("workflow.yml"))
+    done = doctor(tmp_path, *command("workflow.yml"), programs=programs)
     assert done.returncode == 3, done.stderr
     assert "instep doctor: 1 error in 5 steps\n\nerror softmax-before-cross-entropy" in done.stderr
     assert "in the baseline already: 1 finding\n  error missing-zero-grad  train.py:" in done.stderr

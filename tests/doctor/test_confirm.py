@@ -18,6 +18,7 @@ from instep.doctor.finding import Finding
 from instep.doctor.remedies import REMEDIES
 from instep.doctor.second_run import Command, SecondRun, run_again
 from instep.errors import DescriptionError
+from programs import Programs
 
 SCRIPT = """
     import os, random, sys
@@ -50,10 +51,10 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_both_losses_side_by_side(project: Path, tmp_path: Path) -> None:
+def test_both_losses_side_by_side(project: Path, tmp_path: Path, programs: Programs) -> None:
     """With a page, a baseline and all: one run. The script has no seed, and both runs begin with the same weights."""
     options = ("--confirm", "--html", "../page.html", "--baseline", "../known.json", "--write-baseline")
-    done = doctor(project, *options, "--fail-on", "error", "train.py")
+    done = doctor(project, *options, "--fail-on", "error", "train.py", programs=programs)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1  # the second run says nothing
     assert (project / "log.txt").read_text() == "run"  # and writes into its copy

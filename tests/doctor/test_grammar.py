@@ -1,7 +1,7 @@
 """Scripts of the grammar: right ones run the same with and without the doctor, which has nothing to say; in those with one
 mistake it names that, at its line, and nothing else.
 
-20 right ones run by default; 200, and 4 scripts of each mistake, in `make test-slow`; 2,000 in `GRAMMAR=2000 make test-slow`.
+10 right ones run by default; 200, and 4 scripts of each mistake, in `make test-slow`; 2,000 in `GRAMMAR=2000 make test-slow`.
 """
 
 import os
@@ -15,15 +15,16 @@ from doctor.generated import MISSED, about_findings, complaints
 from doctor.grammar import Script, write
 from doctor.grammar.mutations import MUTATIONS
 from instep.doctor.catalogue import CATALOGUE
+from programs import Programs
 
-QUICK, MANY, SLICE = 20, int(os.environ.get("GRAMMAR", "200")), 20
+QUICK, MANY, SLICE = 10, int(os.environ.get("GRAMMAR", "200")), 20
 EACH = MANY // 50  # seeds of a mutation
 
 
 @pytest.fixture(scope="module")
-def examination() -> Iterator[Examination]:
+def examination(programs: Programs) -> Iterator[Examination]:
     """One process that runs the scripts."""
-    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2) as examination:
+    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2, programs=programs) as examination:
         yield examination
 
 

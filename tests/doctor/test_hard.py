@@ -15,6 +15,7 @@ import pytest
 
 from doctor.casebook import Examination
 from instep.doctor.catalogue import CATALOGUE
+from programs import Programs
 
 HARD = Path(__file__).parent / "hard"
 # What the doctor does not name yet, or not by its cause.
@@ -62,8 +63,8 @@ def test_about_half_of_them_are_right_and_about_half_unseen() -> None:
 
 
 @pytest.fixture(scope="session")
-def examination() -> Iterator[Examination]:
-    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2) as examination:
+def examination(programs: Programs) -> Iterator[Examination]:
+    with Examination(jobs=1 if "PYTEST_XDIST_WORKER" in os.environ else 2, programs=programs) as examination:
         yield examination
 
 

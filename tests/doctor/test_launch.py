@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 import instep
+from programs import Programs
 
 LOOP = """
     import os, pickle, signal, sys, warnings
@@ -46,8 +47,10 @@ def ran(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedPr
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
-def doctor(folder: Path, *arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
-    return ran(folder, "-c", "import sys; from instep.cli import main; sys.exit(main())", "doctor", *arguments, path=path)
+def doctor(folder: Path, *arguments: str, path: str = "", programs: Programs | None = None) -> subprocess.CompletedProcess[str]:
+    """The command; with `programs`, forked where torch is imported already."""
+    command = ("-c", "import sys; from instep.cli import main; sys.exit(main())", "doctor", *arguments)
+    return ran(folder, *command, path=path) if programs is None else programs.run(command, cwd=folder)
 
 
 def found(path: Path) -> dict[str, dict[str, object]]:
@@ -101,13 +104,13 @@ def test_children_are_watched_too(tmp_path: Path) -> None:
     assert "instep doctor: 1 error in 15 steps" in watched.stderr
 
 
-def test_workers_of_a_loader_do_not_count_the_steps_of_their_parent(tmp_path: Path) -> None:
+def test_workers_of_a_loader_do_not_count_the_steps_of_their_parent(tmp_path: Path, programs: Programs) -> None:
     body = """
         if __name__ == "__main__":
             work()
             work(workers=2)
     """
-    watched = doctor(tmp_path, "--json", "found.json", script(tmp_path, "workers.py", body).name)
+    watched = doctor(tmp_path, "--json", "found.json", script(tmp_path, "workers.py", body).name, programs=programs)
     assert "instep doctor: 1 error in 10 steps" in watched.stderr
     assert found(tmp_path / "found.json")["missing-zero-grad"]["process"] == ""
 
@@ -118,9 +121,10 @@ def test_the_sitecustomize_that_ours_hides_is_run(tmp_path: Path) -> None:
     assert doctor(tmp_path, "start.py", path=str(tmp_path)).stdout.splitlines() == ["hidden", "hidden", "2"]
 
 
-def test_a_killed_script_leaves_its_findings(tmp_path: Path) -> None:
+def test_a_killed_script_leaves_its_findings(tmp_path: Path, programs: Programs) -> None:
     path = script(tmp_path, "killed.py", "work()\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    assert doctor(tmp_path, "--json", "found.json", "--sarif", "found.sarif", path.name).returncode == -9
+    done = doctor(tmp_path, "--json", "found.json", "--sarif", "found.sarif", path.name, programs=programs)
+    assert done.returncode == -9
     assert list(found(tmp_path / "found.json")) == ["missing-zero-grad"]
     assert not json.loads((tmp_path / "found.json").read_text())["complete"]
     result = json.loads((tmp_path / "found.sarif").read_text())["runs"][0]["results"][0]
@@ -167,7 +171,7 @@ def test_another_hook_that_answers_for_torch(tmp_path: Path, way: str) -> None:
     assert "instep doctor: 1 error in 5 steps" in watched.stderr
 
 
-def test_silence_is_not_health(tmp_path: Path) -> None:
+def test_silence_is_not_health(tmp_path: Path, programs: Programs) -> None:
     """What was not watched, not trained or not judged is said."""
     (tmp_path / "plain.py").write_text("print(1)\n")
     script(tmp_path, "idle.py", "nn.Linear(2, 2)(torch.zeros(1, 2))\n")
@@ -180,7 +184,8 @@ def test_silence_is_not_health(tmp_path: Path) -> None:
     """
     script(tmp_path, "hand.py", hand)
     (tmp_path / "unseen.py").write_text("import sys\nsys.meta_path[:] = sys.meta_path[1:]\nimport torch\n")
-    said = {name: " ".join(doctor(tmp_path, f"{name}.py").stderr.split()) for name in ("plain", "idle", "hand", "unseen")}
+    forked = {"plain": None, "idle": programs, "hand": programs, "unseen": None}  # two are about how torch is imported
+    said = {name: " ".join(doctor(tmp_path, f"{name}.py", programs=how).stderr.split()) for name, how in forked.items()}
     nothing = "instep doctor: nothing found, and no step was watched. "
     assert said["plain"] == nothing + "torch was not imported: there was nothing to watch."
     assert said["idle"] == nothing + "nothing was trained: there was no backward and no optimizer step."

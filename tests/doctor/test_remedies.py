@@ -1,8 +1,6 @@
 """Every remedy does in memory what the fix of its finding does in the source, and nothing elsewhere."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 
 from instep.doctor.catalogue import CATALOGUE
 from instep.doctor.remedies import REMEDIES
+from programs import Programs
 
 HEAD = """
     import torch
@@ -317,7 +316,7 @@ MEASURED = "measured"  # softmax-before-cross-entropy, with the script's own los
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def answers(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> dict[str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("remedies")
     for name, (evidence, code, _, _) in {**CASES, "per-update": PER_UPDATE}.items():
         _write(folder, name, "schedule-wrong-unit" if name == "per-update" else name, evidence, code)
@@ -326,7 +325,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         seen = round(F.cross_entropy(logits.softmax(1), torch.tensor([0])).item(), 2)  # here
     """
     _write(folder, MEASURED, "softmax-before-cross-entropy", {}, code, measures_only=True)
-    subprocess.run([sys.executable, str(Path(__file__).parent / "remedied.py"), str(folder)], check=True)
+    programs.run([str(Path(__file__).parent / "remedied.py"), str(folder)], check=True)
     names = (*CASES, "per-update", MEASURED)
     return {name: _read(folder / f"{name}.out.json") | {"as it is": _read(folder / f"{name}.as_it_is.json")} for name in names}
 

@@ -10,8 +10,12 @@ import pytest
 
 from doctor.casebook import Examination
 from doctor.pairs import complaints, pairs
+from programs import Programs
 
-MODULES = {"sharding": ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"], "compiling": ["torch._dynamo"]}
+MODULES = {
+    "sharding": ["torch.distributed.fsdp", "torch.distributed.tensor.parallel"],
+    "compiling": ["torch._dynamo", "functorch.compile", "networkx"],
+}
 SAID = {
     "sharding": "parameters are sharded over processes (DTensor): each process looked at the part that it holds;",
     "compiling": "losses, layers and dropouts inside it were not watched, its gradients and steps were.",
@@ -19,10 +23,10 @@ SAID = {
 
 
 @pytest.mark.parametrize("kind", MODULES)
-def test_what_can_be_seen_is_watched_and_the_rest_is_said(kind: str, tmp_path: Path) -> None:
+def test_what_can_be_seen_is_watched_and_the_rest_is_said(kind: str, tmp_path: Path, programs: Programs) -> None:
     cases = [(pair, pair.write(tmp_path, which)) for pair in pairs(kind) for which in ("wrong", "right")]
     jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
-    with Examination(jobs=jobs, modules=MODULES[kind]) as examination:
+    with Examination(jobs=jobs, modules=MODULES[kind], programs=programs) as examination:
         for watched in (True, False):
             examination.send([script for _, script in cases], watched=watched)
         answers = [

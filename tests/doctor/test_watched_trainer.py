@@ -9,12 +9,14 @@ from pathlib import Path
 
 from doctor.casebook import Examination
 from doctor.pairs import Pair, pairs
+from programs import Programs
 
 
-def test_mistakes_with_the_trainer(tmp_path: Path) -> None:
+def test_mistakes_with_the_trainer(tmp_path: Path, programs: Programs) -> None:
     jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
     cases = [(pair, pair.write(tmp_path, kind)) for pair in pairs("instep") for kind in ("wrong", "right")]
-    with Examination(jobs=jobs, modules=["instep.trainer", "instep.doctor.watcher"]) as examination:
+    modules = ["instep.trainer", "instep.doctor.watcher"]
+    with Examination(jobs=jobs, modules=modules, programs=programs) as examination:
         examination.send([script for _, script in cases], watched=False)
         answers = [(pair, script, examination.answer(script, watched=False)) for pair, script in cases]
     assert [answer["error"] for _, _, answer in answers] == [""] * 16

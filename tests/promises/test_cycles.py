@@ -17,24 +17,42 @@ from instep import Trainer, Update, freeze, keys
 from instep.errors import Interrupted
 from instep.run.session import Session
 from instep.tuning import cycles, range_test
+from instep.tuning.cycles import Cycles
 from killed import in_a_child, kill_at_random
 from tiny import CLASSES, FEATURES, TASKS
+
+Whole = Callable[..., tuple[Cycles, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The run that never stopped, with these options, made once: what it found, and all that must be equal."""
+    made: dict[str, tuple[Cycles, dict[str, Any]]] = {}
+
+    def run(**options: Any) -> tuple[Cycles, dict[str, Any]]:
+        if str(options) not in made:
+            folder = tmp_path_factory.mktemp("whole")
+            one = trainer(folder, **options)
+            made[str(options)] = fitted(one), result(one, folder)
+        return made[str(options)]
+
+    return run
 
 
 @pytest.mark.parametrize("checkpoint_every", ["epoch", 1, None])
 @pytest.mark.parametrize("stops", [[3], [9], [4, 10, 12], [19]])
-def test_stopped_between_updates_it_goes_on_bit_for_bit(tmp_path: Path, stops: list[int], checkpoint_every: Any) -> None:
+def test_stopped_between_updates_it_goes_on_bit_for_bit(
+    tmp_path: Path, stops: list[int], checkpoint_every: Any, whole: Whole
+) -> None:
     """Step 9 is the last update of a cycle: the next thing would be a range test."""
     options = {"checkpoint_every": checkpoint_every, "log_every": 3, "keep": None}
-    whole = trainer(tmp_path / "whole", **options)
-    expected = fitted(whole)
+    expected = whole(**options)
     for stop in stops:
         run = trainer(tmp_path / "stopped", **options)
         with pytest.raises(KeyboardInterrupt):
             stopped_at(run, stop)
     again = trainer(tmp_path / "stopped", **options)
-    assert fitted(again) == expected
-    assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
+    assert (fitted(again), result(again, tmp_path / "stopped")) == expected
 
 
 def stopped_at(run: Trainer, step: int, **options: Any) -> None:
@@ -84,37 +102,31 @@ def interrupted_in_the_range_test(run: Trainer, after: int, number: int = 1) -> 
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_stopped_within_a_range_test_it_is_made_again(tmp_path: Path, number: int) -> None:
-    whole = trainer(tmp_path / "whole", checkpoint_every=None)
-    expected = fitted(whole)
+def test_stopped_within_a_range_test_it_is_made_again(tmp_path: Path, number: int, whole: Whole) -> None:
+    expected = whole(checkpoint_every=None)
     run = trainer(tmp_path / "stopped", checkpoint_every=None)
     with pytest.raises(Interrupted, match=f"stopped by Ctrl-C after {number * LENGTH} updates"):
         interrupted_in_the_range_test(run, 12, number)
     assert json.loads((tmp_path / "stopped" / "run.json").read_text())["status"]["state"] == "interrupted"
     assert run.step == number * LENGTH
     again = trainer(tmp_path / "stopped", checkpoint_every=None)
-    assert fitted(again) == expected
-    assert result(whole, tmp_path / "whole") == result(again, tmp_path / "stopped")
+    assert (fitted(again), result(again, tmp_path / "stopped")) == expected
 
 
-def test_the_same_trainer_goes_on_too(tmp_path: Path) -> None:
-    whole = trainer(tmp_path / "whole")
-    expected = fitted(whole)
+def test_the_same_trainer_goes_on_too(tmp_path: Path, whole: Whole) -> None:
+    expected = whole()
     run = trainer(tmp_path / "stopped")
     with pytest.raises(Interrupted):
         interrupted_in_the_range_test(run, 12)
     assert run.find_lr(steps=20, repeats=1).lrs  # what asked to stop is forgotten
-    assert fitted(run) == expected
-    assert result(whole, tmp_path / "whole") == result(run, tmp_path / "stopped")
+    assert (fitted(run), result(run, tmp_path / "stopped")) == expected
 
 
-def test_more_cycles_may_be_asked_for(tmp_path: Path) -> None:
-    whole = trainer(tmp_path / "whole")
-    expected = fitted(whole)
+def test_more_cycles_may_be_asked_for(tmp_path: Path, whole: Whole) -> None:
+    expected = whole()
     fitted(trainer(tmp_path / "longer"), max_cycles=1)
     again = trainer(tmp_path / "longer")
-    assert fitted(again) == expected
-    assert result(whole, tmp_path / "whole") == result(again, tmp_path / "longer")
+    assert (fitted(again), result(again, tmp_path / "longer")) == expected
 
 
 def test_a_finished_run_is_returned_at_once(tmp_path: Path) -> None:

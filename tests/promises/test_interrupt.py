@@ -135,22 +135,21 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert one[name] == other[name], name
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    case=st.builds(
-        Case,
-        schedule=st.sampled_from(sorted(set(SCHEDULES) - {"plateau", "own plateau"})),
-        optimizer=st.sampled_from(sorted(OPTIMIZERS)),
-        samples=st.booleans(),
-        update_cycle=st.sampled_from([1, 3]),
-        evaluate_every=st.sampled_from(["epoch", 3, None]),
-        log_every=st.sampled_from([1, 5, 50]),
-        checkpoint_every=st.sampled_from(["epoch", 1, 5, None, "0.0001 minutes"]),
-        clip_norm=st.sampled_from([None, 1.0]),
-    ),
-    stops=st.lists(st.integers(0, 11), max_size=3),
+CASES = st.builds(
+    Case,
+    schedule=st.sampled_from(sorted(set(SCHEDULES) - {"plateau", "own plateau"})),
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    samples=st.booleans(),
+    update_cycle=st.sampled_from([1, 3]),
+    evaluate_every=st.sampled_from(["epoch", 3, None]),
+    log_every=st.sampled_from([1, 5, 50]),
+    checkpoint_every=st.sampled_from(["epoch", 1, 5, None, "0.0001 minutes"]),
+    clip_norm=st.sampled_from([None, 1.0]),
 )
-def test_stopping_anywhere_changes_nothing(case: Case, stops: list[int]) -> None:
+STOPS = st.lists(st.integers(0, 11), max_size=3)
+
+
+def check_stops(case: Case, stops: list[int]) -> None:
     with TemporaryDirectory() as parent:
         whole, stopped = Path(parent) / "whole", Path(parent) / "stopped"
         trainer = case.trainer(whole)
@@ -163,6 +162,19 @@ def test_stopping_anywhere_changes_nothing(case: Case, stops: list[int]) -> None
         again = case.trainer(stopped)
         again.fit()
         assert_same(expected, result(again, stopped))
+
+
+@settings(max_examples=12, deadline=None)
+@given(case=CASES, stops=STOPS)
+def test_stopping_anywhere_changes_nothing(case: Case, stops: list[int]) -> None:
+    check_stops(case, stops)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(case=CASES, stops=STOPS)
+def test_stopping_two_hundred_runs_changes_nothing(case: Case, stops: list[int]) -> None:
+    check_stops(case, stops)
 
 
 @pytest.mark.parametrize("schedule", ["plateau", "own plateau"])
@@ -253,20 +265,20 @@ def test_skipped_updates_are_remembered(tmp_path: Path) -> None:
 
 # --- Killed for real
 
-KILLED = Case(checkpoint_every=1, log_every=3, epochs=15)
 WIDTH = 50_000  # a checkpoint of 9 MB with the optimizer's state: many a kill falls into the middle of writing one
 
 
-def train(folder: Path) -> None:
-    KILLED.trainer(folder, WIDTH).fit()
+def check_kills(tmp_path: Path, kills: int, seed: int, epochs: int) -> None:
+    case = Case(checkpoint_every=1, log_every=3, epochs=epochs)
 
+    def train(folder: Path) -> None:
+        case.trainer(folder, WIDTH).fit()
 
-def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     begun = time.monotonic()
     os.waitpid(in_a_child(train, whole), 0)
     kill_at_random(train, killed, kills=kills, seed=seed, whole_s=time.monotonic() - begun)
-    trainers = [KILLED.trainer(folder, WIDTH) for folder in (whole, killed)]
+    trainers = [case.trainer(folder, WIDTH) for folder in (whole, killed)]
     for trainer in trainers:
         trainer.fit()  # finished: only read
     assert_same(result(trainers[0], whole), result(trainers[1], killed))
@@ -274,9 +286,9 @@ def check_kills(tmp_path: Path, kills: int, seed: int) -> None:
 
 
 def test_kill_minus_nine_at_random_moments(tmp_path: Path) -> None:
-    check_kills(tmp_path, kills=6, seed=1)
+    check_kills(tmp_path, kills=6, seed=1, epochs=6)
 
 
 @pytest.mark.slow
 def test_kill_minus_nine_thirty_times(tmp_path: Path) -> None:
-    check_kills(tmp_path, kills=30, seed=2)
+    check_kills(tmp_path, kills=30, seed=2, epochs=15)

@@ -3,7 +3,6 @@
 import io
 import math
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ from instep.report.lines import Lines
 from instep.report.notebook import LONGEST, Notebook
 from instep.report.progress import Silent, is_notebook, progress
 from kernel import notebook
+from programs import Programs
 
 
 def test_it_is_chosen_in_a_kernel_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +138,10 @@ def test_a_kernel_that_is_gone_does_not_stop_the_run() -> None:
     assert len(outputs.shown[0]) == 1
 
 
-def test_nobody_imports_ipython_or_matplotlib_for_it() -> None:
+def test_nobody_imports_ipython_or_matplotlib_for_it(programs: Programs) -> None:
     code = (
         "import sys, instep\nfrom instep import Trainer, History\nfrom instep.report.progress import is_notebook\nis_notebook()\n"
         "History()._repr_html_()\n"
         "print([name for name in ('IPython', 'matplotlib', 'instep.report.notebook', 'ipykernel') if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert programs.run(["-c", code], check=True).stdout == "[]\n"

@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Generator
@@ -23,6 +22,7 @@ from instep.errors import ChangedRun, CheckpointError, DescriptionError, FolderE
 from instep.optim.freeze import freeze
 from instep.run.changes import require_same
 from instep.schedules import Step
+from programs import Programs
 from tiny import CLASSES, FEATURES, TASKS
 
 X, Y = TASKS[0].draw(40, seed=0, dtype=torch.float32)
@@ -325,10 +325,9 @@ print("end of script")
 """
 
 
-def test_a_script_that_keeps_the_loop_ends(run: Path) -> None:
+def test_a_script_that_keeps_the_loop_ends(run: Path, programs: Programs) -> None:
     """The generator is closed while the interpreter shuts down, when no thread can be started any more."""
-    command = [sys.executable, "-c", GENERATOR, str(run)]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout == "end of script\n"
+    assert programs.run(["-c", GENERATOR, str(run)], check=True).stdout == "end of script\n"
     assert steps(run)[-1] == 8
 
 
@@ -549,8 +548,8 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
-    said = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
+def test_a_second_ctrl_c_stops_at_once(programs: Programs) -> None:
+    said = programs.run(["-c", SCRIPT], check=True).stdout
     assert said.split() == ["signal", "at", "once"]
 
 

@@ -143,7 +143,7 @@ def test_a_budget_that_is_spent_already() -> None:
 
 
 def test_all_of_a_small_set_fits() -> None:
-    search = find_batch_size(wide_run(8), memory_bytes=50e9)
+    search = find_batch_size(wide_run(8), memory_bytes=50e9, paces=False)
     assert search.largest == 8
     assert search.reason.startswith("that is all there is to try, and the process held ")
     assert search.reason.endswith("of memory_bytes=50.0 GB.")
