@@ -40,7 +40,8 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         while True:
-            ready, _, _ = select.select([0, self._listening, self._woken, *self._running.values()], [], [])
+            watched: list[Any] = [0, self._listening, self._woken, *self._running.values()]
+            ready, _, _ = select.select(watched, [], [])
             if 0 in ready:
                 break
             if self._woken in ready:
