@@ -4,8 +4,11 @@ import json
 import math
 import os
 import re
+import sys
+import warnings
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +16,7 @@ import instep
 from doctor.test_launch import doctor, ran
 from instep.cli import main
 from instep.doctor.confirm import Comparison, Pair, can_be_tried, end_of, is_clear, pair_up, verdict
-from instep.doctor.curves import MOST, Curve, read_curves
+from instep.doctor.curves import MOST, Curve, read_curves, wrap
 from instep.doctor.finding import Finding
 from instep.doctor.remedies import REMEDIES
 from instep.doctor.second_run import Command, SecondRun, run_again
@@ -295,3 +298,14 @@ def test_a_long_curve_becomes_a_coarser_one(tmp_path: Path) -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(instep.__file__).parent.parent)}
+
+
+def test_a_warning_of_a_wrapped_function_is_about_the_line_that_called_it() -> None:
+    def warn() -> None:
+        warnings.warn("look here", stacklevel=2)
+
+    owner = SimpleNamespace(warn=warn)
+    wrap(owner, "warn", lambda original, *args: original(*args))
+    with pytest.warns(UserWarning, match="look here") as caught:
+        called_at, _ = sys._getframe().f_lineno, owner.warn()
+    assert [(Path(each.filename).name, each.lineno) for each in caught] == [(Path(__file__).name, called_at)]

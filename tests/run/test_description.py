@@ -61,6 +61,9 @@ class Animals(TensorDataset):
 
     classes = ("cat", "dog")
 
+    def __getitem__(self, index: int) -> Any:
+        return tuple(tensor[index] for tensor in self.tensors)
+
 
 def test_the_names_of_classes_are_kept() -> None:
     train = tiny.make(train=Animals(tiny.X, tiny.Y), valid=0.2).run.describe()["data"]

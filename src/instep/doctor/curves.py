@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from instep.doctor.sites import Locator
+from instep.doctor.warned import unseen
 
 Kind = Literal["training loss", "loss by the right formula", "evaluation loss", "share of right answers"]
 MOST = 4000  # points of a curve; of more, each is the mean of a stretch
@@ -156,12 +157,16 @@ class Curves:
 
 
 def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """From now on, calls of that function go through `around(original, *args, **kwargs)`, but for those in compiled code."""
+    """From now on, calls of that function go through `around(original, *args, **kwargs)`, but for those in compiled code.
+
+    A warning of the function's is about the line that called it, as before.
+    """
     import functools
 
     from torch.compiler import is_compiling
 
     original = getattr(owner, name)
+    unseen(around)
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -169,7 +174,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
             return original(*args, **kwargs)
         return around(original, *args, **kwargs)
 
-    setattr(owner, name, wrapper)
+    setattr(owner, name, unseen(wrapper))
 
 
 def read_curves(folder: Path) -> list[Curve]:

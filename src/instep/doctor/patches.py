@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from instep.doctor.hub import Hub
-from instep.doctor.warned import call_builtin, is_builtin
+from instep.doctor.warned import UNSEEN, call_builtin, is_builtin, unseen
 
 _MISSING = object()
 TRACERS = (
@@ -29,7 +29,6 @@ TRACERS = (
     "torch.export:export",
     "torch.fx:symbolic_trace",
 )
-UNSEEN = "<instep: importlib _bootstrap>"
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ class Patches:
                     setattr(each.owner, each.name, each.wrapper)
                 hub.open()
 
-        return _unseen(wrapper)
+        return unseen(wrapper)
 
     def remove(self) -> None:
         for each in reversed(self._installed):
@@ -267,20 +266,13 @@ class Patches:
                 hub.tell(after, called)
             return result
 
-        return _unseen(wrapper)
+        return unseen(wrapper)
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:
     yield from items
     if error is not None:
         raise error
-
-
-def _unseen(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """The wrapper, of a file whose frames Python leaves out when it looks for the line that a warning is about."""
-    function: Any = wrapper
-    function.__code__ = function.__code__.replace(co_filename=UNSEEN)
-    return wrapper
 
 
 def _places(patch: Patch) -> Iterator[tuple[Any, str]]:

@@ -1,6 +1,7 @@
-"""Warnings of built-in functions that are patched: they are about the line that called the patch, as they were about it before.
+"""Warnings of functions that are patched: they are about the line that called the patch, as they were about it before.
 
-A built-in has no frame of its own, so Python takes the frame that calls it for the place of a warning: that of the patch.
+A function of Python's says how many frames above it the line stands: those of a patch are left out. A built-in has no frame of
+its own, so Python takes the frame that calls it for the place of a warning: that of the patch.
 """
 
 import sys
@@ -9,7 +10,15 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+UNSEEN = "<instep: importlib _bootstrap>"  # a file whose frames Python leaves out when it looks for the line of a warning
 _ALWAYS: Any = ("always", None, Warning, None, 0)
+
+
+def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function or method, with frames that are left out."""
+    plain: Any = getattr(function, "__func__", function)
+    plain.__code__ = plain.__code__.replace(co_filename=UNSEEN)
+    return function
 
 
 def is_builtin(function: Any) -> bool:

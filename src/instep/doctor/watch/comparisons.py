@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from instep.doctor.hub import Hub
-from instep.doctor.patches import UNSEEN, Called
+from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
+from instep.doctor.warned import unseen
 from instep.doctor.watch.calls import Call
 from instep.doctor.watch.loaders import Pass, tensors
 
@@ -111,8 +112,7 @@ class ComparisonWatch:
             original.__doc__,
         )
         compared.__wrapped__ = original  # type: ignore[attr-defined]
-        compared.__code__ = compared.__code__.replace(co_filename=UNSEEN)
-        setattr(owner, name, compared)
+        setattr(owner, name, unseen(compared))
 
         def undo() -> None:
             if vars(owner).get(name) is compared:

@@ -13,9 +13,9 @@ from torch import Tensor, nn, optim
 from torch.optim.lr_scheduler import LRScheduler
 
 from instep.doctor.hub import Hub
-from instep.doctor.patches import UNSEEN
 from instep.doctor.scopes import local_names
 from instep.doctor.trace import Trace
+from instep.doctor.warned import unseen
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.keras import KerasOptimizer
 from instep.doctor.watch.optimizers import Optimizers, OptimizerWatch, is_busy
@@ -80,8 +80,7 @@ class OwnOptimizerWatch:
 
         step.__name__, step.__qualname__, step.__doc__ = "step", original.__qualname__, original.__doc__
         step.__wrapped__ = original  # type: ignore[attr-defined]
-        step.__code__ = step.__code__.replace(co_filename=UNSEEN)
-        owner.step = step
+        owner.step = unseen(step)
         self._replaced.add(owner)
 
         def undo() -> None:
