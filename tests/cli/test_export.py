@@ -1,5 +1,6 @@
 """`instep export`: a model that runs without the code that it was trained with."""
 
+import json
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +70,64 @@ def test_it_is_written_into_the_run_where_nothing_else_is_said(instep: Instep) -
     assert instep("export", str(run)).out.startswith("wrote runs/my/model.pt2: runs/my at step ")
     program = torch.export.load(run / "model.pt2")
     assert program.module()(torch.ones(6, 4)).shape == (6, 3)
+
+
+WORDS = """
+import torch
+from torch import nn
+from instep import Trainer, data
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+    def forward(self, ids):
+        FORWARD
+        return self.head(self.embedding(ids).mean(1))
+
+def build(epochs: int = 1):
+    rows = [SAMPLE for i in range(24)]
+    model = Words()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train = data.source(rows, collate_fn=data.pad(give=None)SOURCE)
+    return Trainer(model, OBJECTIVE, optimizer=optimizer, train=train, batch_size=8, epochs=epochs)
+"""
+PAIR, LOSS = "(torch.randint(1, 9, (3 + i % 7,)), i % 2)", "loss=nn.functional.cross_entropy"
+NAMED = "{'ids': torch.randint(1, 9, (3 + i % 7,)), 'label': i % 2}"
+
+
+def words(forward: str, sample: str, source: str = "", objective: str = LOSS) -> None:
+    said = {"FORWARD": forward, "SAMPLE": sample, "SOURCE": source, "OBJECTIVE": objective}
+    text = WORDS
+    for name, value in said.items():
+        text = text.replace(name, value)
+    Path("my.py").write_text(text)
+
+
+def test_lengths_that_differ_in_the_data_are_free(instep: Instep) -> None:
+    words("pass", PAIR)
+    run = trained(instep)
+    assert "takes only" not in instep("export", str(run)).out
+    files = {"instep.json": ""}
+    model = torch.export.load(run / "model.pt2", extra_files=files).module()
+    assert [model(torch.ones(2, length, dtype=torch.int64)).shape for length in (2, 5, 20)] == [(2, 2)] * 3
+    assert json.loads(files["instep.json"])["inputs"] == {"0": ["any", "any"]}
+
+
+def test_lengths_that_torch_fixes_are_said(instep: Instep) -> None:
+    words("ids = ids[:, : int(ids.shape[1])] if ids.shape[1] == 9 else ids", NAMED, ", target='label'")
+    run = trained(instep)
+    said = instep("export", str(run)).out.replace("\n", " ")
+    assert ".module()(inputs); torch.export has fixed sizes that differ in the data, so it takes only inputs (any, 9)" in said
+
+
+def test_a_target_among_the_inputs_is_named(instep: Instep) -> None:
+    words("pass", NAMED, "", "objective=lambda model, batch: nn.functional.cross_entropy(model(batch['ids']), batch['label'])")
+    said = instep("export", str(trained(instep)))
+    assert said.code == 1
+    assert "Traceback" not in said.err
+    assert "its forward takes no 'label', which the batches hold; where that is the target, say so" in said.err
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ read back and run on random inputs.
 import copy
 import inspect
 import logging
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,8 @@ from instep.data.inputs import arguments, inputs_of
 from instep.data.structure import columns, map_columns, size
 from instep.errors import CheckpointError
 
+UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
+
 
 def copy_for_export(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
     """A copy of the model in eval mode, and an example of a batch, both on the CPU."""
@@ -32,27 +35,100 @@ def copy_for_export(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
     return copy.deepcopy(_bare(model)).cpu().eval(), batch
 
 
-def export_model(model: nn.Module, batch: Any) -> Any:
-    """What `copy_for_export` gave, as an ExportedProgram for batches of any size."""
-    args, kwargs = arguments_of(model, batch)
-    dynamic: Any = {name: _dimensions(value) for name, value in kwargs.items()} or tuple(_dimensions(value) for value in args)
+def export_model(model: nn.Module, batch: Any, others: Sequence[Any] = ()) -> Any:
+    """What `copy_for_export` gave, as an ExportedProgram for batches of any size.
+
+    Sizes beside the batch's that differ in `others`, as the lengths of padded sequences do, are free too, where the model lets
+    them be; else they are those of `batch`.
+    """
+    sizes = varying_sizes(batch, others)
     try:
-        with quietly(), torch.no_grad():
-            program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
-    except Exception as error:
-        raise CheckpointError(f"torch.export cannot take {type(model).__name__}: {_reason(error)}") from error
+        program = _traced(model, batch, sizes)
+    except CheckpointError:
+        if not any(sizes.values()):
+            raise
+        sizes, others = {}, ()
+        program = _traced(model, batch, sizes)
     for samples in (1, size(batch) or 2):
         require_same(model, program.module(), BY_SAMPLE.piece(batch, 0, samples), samples)
+    for other in others:
+        require_same(model, program.module(), other, size(other) or 0)
     return program
 
 
-def write_exported(path: Path, model: nn.Module, batch: Any, said: Mapping[str, str]) -> None:
-    """Write a model with some texts beside it, which `torch.export.load` gives back as extra files."""
-    model, batch = copy_for_export(model, batch)
-    program = export_model(model, batch)
+def _traced(model: nn.Module, batch: Any, sizes: Mapping[str, set[int]]) -> Any:
+    args, kwargs = arguments_of(model, batch)
+    dynamic: Any = {name: _dimensions(value, sizes, name) for name, value in kwargs.items()} or tuple(
+        _dimensions(value, sizes, str(place)) for place, value in enumerate(args)
+    )
+    try:
+        with quietly(), torch.no_grad():
+            return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic)
+    except Exception as error:
+        cause = None if UNKNOWN.search(str(error)) else error  # then the line says it all
+        raise CheckpointError(f"torch.export cannot take {type(model).__name__}: {_reason(error)}") from cause
+
+
+def varying_sizes(batch: Any, others: Sequence[Any]) -> dict[str, set[int]]:
+    """Which dimensions of an input, beside that of the batch, differ from one batch to another; by the name of the input."""
+    shapes = [input_shapes(each) for each in (batch, *others)]
+    return {
+        name: {
+            dim
+            for dim in range(1, len(shape))
+            if any(each.get(name, shape)[dim : dim + 1] != shape[dim : dim + 1] for each in shapes)
+        }
+        for name, shape in shapes[0].items()
+    }
+
+
+def input_shapes(batch: Any) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor that the model is given, by its place or name."""
+    args, kwargs = arguments(inputs_of(batch))
+    named = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    return {name: tuple(value.shape) for name, value in named.items() if isinstance(value, Tensor)}
+
+
+class Written(NamedTuple):
+    """What an export takes."""
+
+    call: str  # its arguments, as source
+    shapes: dict[str, list[int | str]]  # of its inputs; "any" for a size that is free
+    fixed: list[str]  # inputs of which a size is not free that differs in the data
+
+
+def write_exported(
+    path: Path, model: nn.Module, batches: Sequence[Any], say: Callable[[Written], Mapping[str, str]]
+) -> Written:  # fmt: skip
+    """Write a model, with what `say` tells of it beside it, which `torch.export.load` gives back as extra files.
+
+    The first of the batches is the example, the others show which sizes differ.
+    """
+    model, batch = copy_for_export(model, batches[0])
+    others = [copy_for_export(model, each)[1] for each in batches[1:]]
+    program = export_model(model, batch, others)
+    written = _described(model, program, batch, varying_sizes(batch, others))
     with save_as(path) as beside, quietly():
-        torch.export.save(program, beside, extra_files=dict(said))
+        torch.export.save(program, beside, extra_files=dict(say(written)))
         require_same_on_random(model, torch.export.load(beside).module(), batch)
+    return written
+
+
+def _described(model: nn.Module, program: Any, batch: Any, varying: Mapping[str, set[int]]) -> Written:
+    """How the program is called, and which sizes it leaves free."""
+    args, kwargs = arguments_of(model, batch)
+    names = [*map(str, range(len(args))), *kwargs]
+    given = set(program.graph_signature.user_inputs)
+    taken = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+    shapes: dict[str, list[int | str]] = {}
+    if len(taken) == len(names):  # no input is a structure of several
+        known = ((name, one) for name, one in zip(names, taken, strict=True) if isinstance(one, Tensor))
+        shapes = {name: [length if isinstance(length, int) else "any" for length in one.shape] for name, one in known}
+    fixed = [name for name, sizes in shapes.items() if any(sizes[dim] != "any" for dim in varying.get(name, ()))]
+    call = ", ".join(
+        [*(["inputs"] if len(args) == 1 else [f"input{place}" for place in range(len(args))]), *(f"{name}=…" for name in kwargs)]
+    )
+    return Written(call, shapes, fixed)
 
 
 def write_state(path: Path, model: nn.Module) -> None:
@@ -88,13 +164,13 @@ def arguments_of(model: nn.Module, batch: Any) -> tuple[tuple[Any, ...], dict[st
     return args, named
 
 
-def _dimensions(value: Any) -> Any:
-    """The batch dimension of every column is free."""
+def _dimensions(value: Any, sizes: Mapping[str, set[int]], name: str) -> Any:
+    """The batch dimension of every column is free, and those that vary."""
     if isinstance(value, Tensor):
-        return {0: torch.export.Dim.DYNAMIC} if value.ndim else None
+        return dict.fromkeys({0, *sizes.get(name, ())}, torch.export.Dim.DYNAMIC) if value.ndim else None
     if isinstance(value, Mapping):
-        return {name: _dimensions(part) for name, part in value.items()}
-    return type(value)(_dimensions(part) for part in value) if isinstance(value, tuple | list) else None
+        return {key: _dimensions(part, {}, name) for key, part in value.items()}
+    return type(value)(_dimensions(part, {}, name) for part in value) if isinstance(value, tuple | list) else None
 
 
 def require_same_on_random(model: nn.Module, exported: Callable[..., Any], batch: Any, *, tolerance: float = 1e-6) -> None:
@@ -138,6 +214,12 @@ def require_same(model: nn.Module, exported: Callable[..., Any], batch: Any, sam
 
 def _reason(error: Exception) -> str:
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
+    unknown = UNKNOWN.search(str(error))
+    if unknown is not None:
+        return (
+            f"its forward takes no {unknown[1]!r}, which the batches hold; where that is the target, say so: "
+            f"data.source(…, target={unknown[1]!r})."
+        )
     fixed = next((line for line in lines if "specialized it to be a constant" in line), None)
     if fixed is not None:
         return "it fixes the size of the batch somewhere in forward; use -1 or x.shape[0] where the number stands."

@@ -6,10 +6,10 @@ Each format writes and checks what it wrote, by running or loading it, before it
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
@@ -34,14 +34,26 @@ class Format(NamedTuple):
 def _write_pt2(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.checkpoint.exported import write_exported
 
-    write_exported(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep.json": describe(found)})
-    return f"; run it with torch.export.load({str(output)!r}).module()(inputs)"
+    batches = rebuild.example_batches(found.trainer, 3)
+    written = write_exported(
+        output, found.trainer.model, batches, lambda done: {"instep.json": describe(found, {"inputs": done.shapes})}
+    )
+    use = f"; run it with torch.export.load({str(output)!r}).module()({written.call})"
+    if written.fixed:
+        told = ", ".join(f"{_named(name, len(written.shapes) > 1)} {tuple(written.shapes[name])}" for name in written.fixed)
+        use += f"; torch.export has fixed sizes that differ in the data, so it takes only {told}".replace("'any'", "any")
+    return use
+
+
+def _named(name: str, several: bool) -> str:
+    """An input, by its name or by its place among several."""
+    return name if not name.isdecimal() else f"input{name}" if several else "inputs"
 
 
 def _write_onnx(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.integrations.onnx import write_onnx
 
-    write_onnx(output, found.trainer.model, rebuild.example_batch(found.trainer, 3), {"instep": describe(found)})
+    write_onnx(output, found.trainer.model, rebuild.example_batches(found.trainer, 3), {"instep": describe(found)})
     return f"; run it with onnxruntime.InferenceSession({str(output)!r})"
 
 
@@ -140,7 +152,7 @@ def _format_of(output: Path | None) -> str:
     raise WrongUse(f"{output} does not say which format it is to have; end it in one of {known}, or say --to")
 
 
-def describe(found: rebuild.RebuiltRun) -> str:
+def describe(found: rebuild.RebuiltRun, more: Mapping[str, Any] | None = None) -> str:
     """What a model without its run cannot say: of a table, the columns in the order of the inputs; the names of the classes."""
     said, train = found.run.description, section(section(found.run.description, "data"), "train")
     return json.dumps(
@@ -151,5 +163,6 @@ def describe(found: rebuild.RebuiltRun) -> str:
             "hyper_parameters": said.get("hyper_parameters"),
             **({"columns": train["names"]} if train.get("names") else {}),
             **({"classes": list(classes)} if (classes := class_names(said)) else {}),
+            **(more or {}),
         }
     )

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from torch import Tensor
 
 from instep.checkpoint import locate, steps
 from instep.cli import script
 from instep.cli.border import YELLOW, WrongUse, say
 from instep.cli.options import parse_with_build
 from instep.cli.train import TrainOptions
+from instep.data.structure import columns
 from instep.errors import CheckpointError
 from instep.optim.which_weights import Weights as Kind
 from instep.run.changes import data_differences
@@ -100,6 +102,14 @@ def example_batch(trainer: Trainer, samples: int) -> Any:
     batch = trainer.run.example()
     layout = trainer.run.feed.layout
     return layout.piece(batch, 0, min(samples, layout.size(batch) or samples))
+
+
+def example_batches(trainer: Trainer, samples: int, count: int = 8) -> list[Any]:
+    """Some batches of so many samples each, the longest first: padded ones differ in length."""
+    batches = [example_batch(trainer, samples)]
+    if not trainer.run.feed.has_own_batches:
+        batches += [batch for batch in trainer.run.examples(count, samples) if (trainer.run.feed.layout.size(batch) or 0) > 1]
+    return sorted(batches, key=lambda batch: -sum(part.numel() for part in columns(batch) if isinstance(part, Tensor)))
 
 
 def _script(run: RecordedRun, file: str | None) -> script.Script:

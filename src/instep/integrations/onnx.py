@@ -1,6 +1,6 @@
 """ONNX: the model of a run for other runtimes, by torch's exporter, checked with onnxruntime."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,17 @@ def require_onnx() -> None:
         require_package("an export to ONNX", package, extra="onnx")
 
 
-def write_onnx(path: Path, model: nn.Module, batch: Any, said: Mapping[str, str]) -> None:
-    """Write a model for batches of any size, with some texts as its metadata; `batch` is an example.
+def write_onnx(path: Path, model: nn.Module, batches: Sequence[Any], said: Mapping[str, str]) -> None:
+    """Write a model for batches of any size, with some texts as its metadata; the first batch is an example, the others show
+    which other sizes are free.
 
     The file is run by onnxruntime on random inputs, and has to give what the model gives.
     """
-    model, batch = copy_for_export(model, batch)
+    model, batch = copy_for_export(model, batches[0])
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values() if isinstance(tensor, Tensor))
     if weights > MOST_BYTES:
         raise CheckpointError(f"the weights take {weights / 1e9:.1f} GB, and a file of ONNX holds 2 GB at most; use --to pt2.")
-    program = export_model(model, batch)
+    program = export_model(model, batch, [copy_for_export(model, each)[1] for each in batches[1:]])
     try:
         with quietly():
             made: Any = torch.onnx.export(program, dynamo=True, verbose=False)

@@ -275,10 +275,15 @@ class Run:
 
     def example(self) -> Any:
         """The first batch that the run trains on. Leaves no trace."""
+        return self.examples(1, self.batch_size)[0]
+
+    def examples(self, count: int, batch_size: int) -> list[Any]:
+        """The first batches of the training data in that size. Leaves no trace."""
         feed = self.feed.for_looking("an example of a batch")
-        loader = feed.train_loader(batch_size=self.batch_size, device=self.device, drop_last=self.plan.drop_last, workers=0)
+        drop_last = self.plan.drop_last and batch_size == self.batch_size
+        loader = feed.train_loader(batch_size=batch_size, device=self.device, drop_last=drop_last, workers=0)
         with contextlib.closing(loader), contextlib.closing(loader.batches(epoch=0)) as batches:
-            return next(batches).data
+            return [batch.data for batch in itertools.islice(batches, count)]
 
     def record_graph(self, batch: int = 0, objective: str | None = None) -> "GraphRecord":
         """The autograd graph of the first micro-batch of one of the first batches. Leaves no trace."""
