@@ -8,11 +8,15 @@ and counted: the observer that raised is told nothing more, and what it has note
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
+import torch
 from torch._C._functorch import peek_interpreter_stack as is_transformed
+from torch.overrides import _pop_mode, _push_mode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from instep.doctor.shards import HeldHere, Unseen
 from instep.doctor.sites import Locator
@@ -29,6 +33,18 @@ TOLD_BY = {
     "on_schedule": "schedulers",
 }  # fmt: skip
 FOLDER = "instep.doctor.watch."
+
+
+@contextmanager
+def _without_modes() -> Iterator[None]:
+    """Modes of the user's, and those of activation checkpointing, are not to see what observers do."""
+    functions = [_pop_mode() for _ in range(torch._C._len_torch_function_stack())]
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        for mode in reversed(functions):
+            _push_mode(mode)
 
 
 class _Silence(list[Any]):
@@ -105,7 +121,11 @@ class Hub:
         self.busy = self.quiet = True
         self.hush()
         try:
-            self._pass_on(handlers, news)
+            if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+                with _without_modes():
+                    self._pass_on(handlers, news)
+            else:
+                self._pass_on(handlers, news)
         finally:
             self.unhush()
             self.busy = False

@@ -1,8 +1,9 @@
 """Batches of graphs, or of sets: the nodes of all samples stand in one axis, and a vector says whose each node is.
 
 An attention that is to weigh the nodes of each sample, and takes its softmax over all of them, lets samples share their weights.
-Known by trying: one training call is repeated with the nodes of one sample replaced. That samples reach each other is not enough
-(a model may compare them on purpose): the first operation that mixes them must give weights that sum to 1 over all nodes.
+Known by trying: one training call is repeated with the nodes of one sample replaced, where a loader gives as many samples as the
+vector counts. That samples reach each other is not enough (a model may compare them on purpose): the first operation that mixes
+them must give weights that sum to 1 over all nodes, and what they weigh must be summed by sample.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from instep.doctor.records import part_class, record_class
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.loaders import tensors
+from instep.doctor.watch.loaders import Loaders, tensors
 
 LOOKS = (2, 4, 16)  # training calls of a root that are tried, until one has told something
 ROOTS = 16
@@ -57,7 +58,7 @@ class GraphBatchWatch:
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
-        self._part = trace.part(GraphBatches)
+        self._part, self._loaders = trace.part(GraphBatches), trace.part(Loaders)
         self._calls: dict[int, int] = {}  # training calls of a root
         self._done: set[int] = set()
 
@@ -74,8 +75,9 @@ class GraphBatchWatch:
     def _try(self, call: Call) -> None:
         found = tensors((call.args, call.kwargs))
         owner = find_owner(found)
-        if owner is None:
-            return
+        last = self._loaders.last
+        if owner is None or last is None or last.loader.batch_size != int(owner[-1]) + 1:
+            return  # perhaps it counts the parts of one sample: the sentences of a document
         if not can_fork() or reads_once(call) or not is_safe(call.module, copied=True):
             self._done.add(call.root.number)
             return
@@ -166,8 +168,20 @@ def _weights_over_nodes(
     for index in range(mixing.index, min(mixing.index + NEAR, len(runs[0]))):
         name, site, numbers = runs[0][index]
         if _sum_to_one(numbers, len(owner)):
-            return Mixing(name.strip("_"), site, index)
+            return Mixing(name.strip("_"), site, index) if _are_summed_by_sample(runs[0][index + 1 :], owner) else None
     return None
+
+
+def _are_summed_by_sample(rest: Run, owner: Tensor) -> bool:
+    """Whether what they weigh goes to each sample by itself: not to one sum over all nodes, nor to shares of samples."""
+    samples = int(owner[-1]) + 1
+    for _, _, numbers in rest:
+        if numbers.dim() and len(numbers) == len(owner):
+            continue
+        if numbers.dim() and not numbers.any():
+            continue  # zeros to add to
+        return numbers.dim() > 0 and len(numbers) == samples and not _sum_to_one(numbers, samples)
+    return False
 
 
 def _are_apart(owner: Tensor, sample: int, changed: Tensor) -> bool:

@@ -122,10 +122,11 @@ class HeldRowWatch:
         filled, self._filled = self._filled, []
         if step.inside or step.closure:
             return
-        for reference, rows in filled:
+        for reference, rows in filled if step.is_torchs else ():
             tensor = reference()
-            if tensor is not None and tensor.grad is not None and tensor.grad.shape == tensor.shape:
-                self._note_rows(tensor, rows, tensor.grad.detach().flatten(1).any(1))
+            grad = None if tensor is None or _has_own_decay(step, tensor) else tensor.grad
+            if tensor is not None and grad is not None and grad.shape == tensor.shape:
+                self._note_rows(tensor, rows, grad.detach().flatten(1).any(1))
         self._note_frozen(step)
 
     def _note_rows(self, tensor: Tensor, filled: Tensor, now: Tensor) -> None:
@@ -220,6 +221,13 @@ class HeldRowWatch:
         name = known.name if known is not None else f"tensor{tuple(tensor.shape)}"
         self._part.shrunk.append(fact := Held(name, step.site, self._trace.steps, len(tensor)))
         return fact
+
+
+def _has_own_decay(step: Step, tensor: Tensor) -> bool:
+    """Whether a weight has a decay that no other weight of its optimizer has: somebody chose it, to fade its rows out."""
+    decays = {id(each): group.get("weight_decay", 0) for group in step.optimizer.param_groups for each in group["params"]}
+    mine = decays.pop(id(tensor), 0)
+    return bool(mine) and bool(decays) and mine not in decays.values()
 
 
 def _has_rows(tensor: Tensor) -> bool:

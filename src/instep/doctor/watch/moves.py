@@ -76,6 +76,7 @@ class MoveWatch:
         self._given: list[weakref.ref[Tensor]] = []  # whose gradient was not zero before hooks of the user's got it
         self._handles: list[Any] = []  # of hooks of ours, until the backward has ended
         self._zeroed: list[tuple[Tensor, list[float]]] = []
+        self._moved: list[tuple[Step, Tensor, list[float], list[float]]] = []  # values before and after, until the next call
         self._forward: list[tuple[weakref.ref[Tensor], list[float]]] = []
         self._after: list[tuple[weakref.ref[Tensor], list[float], list[float]]] = []
 
@@ -91,6 +92,7 @@ class MoveWatch:
     # -- steps
 
     def before_step(self, step: Step) -> None:
+        self.remove()  # of a backward that raised
         fact = step.fact
         if fact is not None and fact.parameters == 0 and not _has_gradients(step):
             number = step.record.number
@@ -124,7 +126,7 @@ class MoveWatch:
         self._note_used(mine)
         held = [tensor for tensor in filled if tensor is not None and tensor.grad is not None and id(tensor) in mine]
         zero = [tensor for tensor in held if tensor.grad is not None and is_zero(tensor.grad)]
-        if len(zero) < len(held) and not step.inside and not step.closure:
+        if len(zero) < len(held) and not step.inside and not step.closure and step.is_torchs:
             self._zeroed = [(tensor, sample(tensor)) for tensor in zero[:CHECKED]]
 
     def _note_used(self, mine: set[int]) -> None:
@@ -136,13 +138,23 @@ class MoveWatch:
                 fact.used += 1
 
     def after_step(self, step: Step) -> None:
-        self._compare(step, self._zeroed, self._part.zeroed)
+        self._moved += [(step, tensor, values, sample(tensor)) for tensor, values in self._zeroed]
         self._compare(step, self._frozen, self._part.frozen)
         self._zeroed = []
         self._frozen = []
         self._after = []
         if self._looks() and not step.closure and not step.inside:
             self._after = self._with_gradients([t for group in step.optimizer.param_groups for t in group["params"]])
+
+    def _settle(self) -> None:
+        """At the next forward or backward: who has put the weights back holds them."""
+        moved, self._moved = self._moved, []
+        for step, tensor, values, after in moved:
+            self._compare(step, [(tensor, values if sample(tensor) == after else sample(tensor))], self._part.zeroed)
+
+    def before_call(self, call: Call) -> None:
+        if call.grad and self._moved:
+            self._settle()
 
     def _compare(self, step: Step, looked_at: list[tuple[Tensor, list[float]]], facts: dict[int, FrozenMove]) -> None:
         """Whether a step has moved these tensors, which were looked at before it."""
@@ -171,6 +183,7 @@ class MoveWatch:
             self._forward = [(weakref.ref(tensor), sample(tensor)) for tensor in _some(chosen)]
 
     def on_backward(self, backward: Backward, _: Tensor) -> None:
+        self._settle()
         self._listen_before_hooks()
         forward, self._forward, self._after = self._forward, [], []
         if not forward or backward.inside_step:

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from instep.doctor.beside import Beside
 from instep.doctor.hub import Hub
+from instep.doctor.nested_steps import is_within_own_step
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
@@ -86,7 +87,7 @@ class Optimizers:
 class Step:
     """One step while it goes on."""
 
-    __slots__ = ("backwards", "closure", "fact", "inside", "optimizer", "record", "site")
+    __slots__ = ("backwards", "closure", "fact", "inside", "optimizer", "record", "site", "within")
 
     def __init__(
         self, optimizer: torch.optim.Optimizer, record: OptimizerRecord, closure: bool, inside: bool, site: str | None
@@ -98,6 +99,12 @@ class Step:
         self.site = site
         self.fact: StepFact | None = None
         self.backwards = 0  # of all, before it
+        self.within = 0  # steps of the same optimizer that go on in it, as that of a base class
+
+    @property
+    def is_torchs(self) -> bool:
+        """Whether its code is torch's own: another may take gradients from elsewhere, or use no more than their sign."""
+        return type(self.optimizer).step.__module__.startswith("torch.optim")
 
 
 class _Use:
@@ -203,6 +210,11 @@ class OptimizerWatch:
         hub.tell((self.step_begins,), optimizer, closure, hub.locator.site(2))
 
     def step_begins(self, optimizer: Any, closure: bool, site: str | None) -> None:
+        if self._stack and self._stack[-1].optimizer is optimizer:
+            if is_within_own_step(optimizer):
+                self._stack[-1].within += 1  # `super().step()`: the same step
+                return
+            self._stack.pop()  # it has raised
         step = Step(optimizer, self.record(optimizer, site), closure, bool(self._stack), site)
         self._stack.append(step)
         step.backwards = self._trace.backwards
@@ -224,7 +236,7 @@ class OptimizerWatch:
     def count_unwatched(self, optimizer: Any) -> None:
         """A step while the doctor rests."""
         record = self._records.get(id(optimizer))
-        if record is not None:
+        if record is not None and not (self._depth > 1 and is_within_own_step(optimizer)):
             record.all_steps += 1
             rate = optimizer.param_groups[0].get("lr")
             if type(rate) is float and rate > MUCH_HIGHER * record.highest_lr > 0:  # one that is a tensor is not read
@@ -241,6 +253,9 @@ class OptimizerWatch:
             record.awake = False
 
     def step_ends(self, optimizer: Any) -> None:
+        if self._stack and self._stack[-1].optimizer is optimizer and self._stack[-1].within:
+            self._stack[-1].within -= 1
+            return
         while self._stack:
             step = self._stack.pop()
             if step.optimizer is optimizer:

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from dataclasses import field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.doctor.bare_leaves import sample
@@ -86,7 +87,9 @@ class ShortCycleWatch:
         if found and self._hub.locator.is_called_by_user():
             self._divisors[backward.number] = found
 
-    def after_backward(self, _: Called) -> None:
+    def after_backward(self, called: Called) -> None:
+        if called.argument(1, "gradient") is not None or called.kwargs.get("grad_tensors") is not None:
+            self._divisors.pop(self._trace.backwards, None)  # it begins with another number than 1
         if self._trace.backwards not in self._divisors:
             return
         for number, keys in self._known.items():
@@ -116,7 +119,7 @@ class ShortCycleWatch:
         if size >= cycles.largest:
             cycles.largest = size
             cycles.sizes[size] += 1
-        elif _is_untouched(left) and last_rate is not None and fact.lr <= RAISED * last_rate:
+        elif _is_untouched(left) and _goes_by_size(step) and last_rate is not None and fact.lr <= RAISED * last_rate:
             self._note_short(cycles, noted.fresh[-1].number, (fact.number, size))
 
     def _divided(self, number: int, fresh: tuple[Backward, ...]) -> DividedCycles | None:
@@ -125,6 +128,8 @@ class ShortCycleWatch:
         lines, calls = {backward.lines for backward in fresh}, {backward.calls for backward in fresh}
         if len(found) != 1 or found == {()} or len(lines) != 1 or len(calls) != len(fresh):
             return None
+        if fresh[-1].loader is not None and len({backward.batches for backward in fresh}) != len(fresh):
+            return None  # several losses on one batch, each with its weight
         key = (number, found.pop())
         if key not in self._part.all and len(self._part.all) >= LIMIT:
             return None
@@ -150,6 +155,14 @@ class ShortCycleWatch:
             if short.backward == self._trace.backwards:
                 short.cycles.ends.append(short.place)
                 del self._short[number]
+
+
+def _goes_by_size(step: Step) -> bool:
+    """Whether a step moves weights by the gradients as they were computed: Rprop and optimizers of one's own may go by their
+    sign, and hooks of the user's may have scaled them on their way."""
+    if not step.is_torchs or isinstance(step.optimizer, torch.optim.Rprop):
+        return False
+    return not any(tensor._backward_hooks for group in step.optimizer.param_groups for tensor in group["params"])
 
 
 def _is_untouched(left: tuple[Parameter, list[float]] | None) -> bool:
