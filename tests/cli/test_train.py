@@ -161,6 +161,18 @@ def test_changes_can_be_allowed(instep: Instep) -> None:
     assert "allow_changes=" not in other.err
 
 
+def test_another_number_of_workers_is_the_same_run(instep: Instep, build_file: Path) -> None:
+    given = BUILD.replace("seed: int = 0", "seed: int = 0, workers: int = 0")
+    build_file.write_text(given.replace("seed=seed,", "seed=seed, num_workers=workers,"))
+    assert instep("train", "my.py").code == 0
+    assert instep("train", "my.py", "--workers", "1", "--epochs", "3").code == 0
+    assert described("runs/my")["hyper_parameters"]["workers"] == 1
+    build_file.write_text(given)  # where it does not go to the loader, it may be anything
+    other = instep("train", "my.py", "--workers", "3", "--epochs", "3")
+    assert other.code == 2
+    assert "hyper_parameters.workers: 1 -> 3" in other.err
+
+
 @pytest.mark.usefixtures("build_file")
 def test_a_folder_that_cannot_be_written_is_said_in_words_of_the_command(instep: Instep) -> None:
     Path("runs").mkdir()
