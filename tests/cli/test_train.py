@@ -181,6 +181,9 @@ def test_a_folder_that_cannot_be_written_is_said_in_words_of_the_command(instep:
     said = instep("train", "my.py")
     assert said.code == 1
     assert "is not a folder. Move away what has its name, or use another --folder." in said.err
+    for inner in ("", "/run"):
+        said = instep("train", "my.py", "--folder", f"runs/my/checkpoints{inner}")
+        assert "instep: runs/my/checkpoints is a file, and a run is kept in a folder; name another, or move" in said.err
 
 
 @pytest.mark.usefixtures("build_file")

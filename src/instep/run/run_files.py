@@ -148,10 +148,18 @@ def read_run(path: Path, *, read: Callable[[Path], ReadBack] = _read_some) -> Re
 
 def read_description(path: Path) -> dict[str, Any] | None:
     """What `run.json` of this folder holds; None where there is none. Raises FolderError where it cannot be read."""
+    require_no_file(path)
     found, problem = _parse_description(path)
     if problem is not None:
         raise FolderError(f"{path / DESCRIPTION} {problem}.")
     return found
+
+
+def require_no_file(path: Path) -> None:
+    """That nothing on the way to a run folder, nor the folder itself, is a file."""
+    for part in (path, *path.parents):
+        if part.is_file():
+            raise FolderError(f"{part} is a file, and a run is kept in a folder; name another, or move the file away.")
 
 
 def _parse_description(path: Path) -> tuple[dict[str, Any] | None, str | None]:
