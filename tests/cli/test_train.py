@@ -288,7 +288,8 @@ def test_help_of_a_file_is_that_of_its_build(instep: Instep) -> None:
 def test_wrong_use_is_one_line(instep: Instep) -> None:
     for arguments, words in [
         (["my.py", "--lrr", "3"], "instep train my.py has no option --lrr; did you mean --lr? See instep train my.py --help."),
-        (["my.py", "--epochs", "x"], "--epochs: invalid literal for int() with base 10: 'x'. See instep train my.py --help."),
+        (["my.py", "--epochs", "x"], "--epochs x is no whole number. See instep train my.py --help."),
+        (["my.py", "--processes", "two"], "--processes two is no whole number. See instep train my.py --help."),
         (["you.py"], "you.py does not exist; instep init you.py writes one to start from."),
         (["my.py", "--seed", "-1"], "seed=-1 is not a whole number from 0 to 2**64 - 1."),
     ]:
