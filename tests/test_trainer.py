@@ -498,6 +498,23 @@ def test_a_signal_ends_the_run_after_a_whole_update(
     assert torch.equal(weights(whole.model), weights(model))
 
 
+@pytest.mark.parametrize(("is_kept", "cost"), [(True, ", and the updates since the last checkpoint are lost"), (False, "")])
+def test_a_signal_in_an_evaluation_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str], is_kept: bool, cost: str) -> None:
+    calls = []
+
+    def mine(output: Tensor, target: Tensor) -> float:
+        calls.append(0)
+        if len(calls) == 2:  # the first is a trial before the first update
+            signal.raise_signal(signal.SIGINT)
+        return 0.0
+
+    trainer = make(metrics={"mine": mine}, valid=(X, Y), folder=tmp_path / "run" if is_kept else None)
+    with pytest.raises(Interrupted):
+        trainer.fit()
+    assert capfd.readouterr().err == f"\ninstep: stopping after this evaluation; once more stops at once{cost}.\n"
+    assert "valid/mine" in trainer.history.last
+
+
 def test_a_thread_trains_without_touching_signals() -> None:
     caught: list[BaseException] = []
 

@@ -75,7 +75,7 @@ def test_help_shows_the_docstring(capsys: pytest.CaptureFixture[str]) -> None:
         (["--jsn"], r"^instep train my.py has no option --jsn; did you mean --json\?"),
         (["--qqqq=3"], r"^instep train my.py has no option --qqqq; see instep train my.py --help.$"),
         (["extra"], r"^instep train my.py does not know what to do with 'extra'; see instep train my.py --help.$"),
-        (["--lr", "fast"], r"^--lr: could not convert string to float: 'fast'. See instep train my.py --help.$"),
+        (["--lr", "fast"], r"^--lr fast is no number. See instep train my.py --help.$"),
         (["--lr"], r"^Missing value for argument '--lr'. Expected 1 values. See"),
         (["--kind", "lion"], r"^invalid choice 'lion' for argument '--kind'. Expected one of \('sgd', 'adam'\). See"),
     ],

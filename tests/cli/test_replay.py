@@ -75,7 +75,7 @@ def test_a_run_that_stops_names_the_command_that_shows_why(instep: Instep) -> No
     assert (said.code, said.err) == (0, "")
     assert files(Path("runs")) == before
     assert re.search(r"^loss +nan$", said.out, re.MULTILINE)
-    assert re.search(r"^stopped +step \d+ \(epoch 0, batch \d+\): the loss of micro-batch 1 is nan;", said.out, re.MULTILINE)
+    assert re.search(r"^stopped +step \d+ \(epoch 0, batch \d+\): the loss is nan;", said.out, re.MULTILINE)
     assert re.search(r"^samples .*\b44\b.* of train$", said.out, re.MULTILINE)
     assert "\n  Sample 44 of train: feature 1 of column 0 is nan.\n" in said.out
     assert "where it comes from\n  column 0 of the batch holds nan\n" in said.out

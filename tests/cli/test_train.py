@@ -161,6 +161,18 @@ def test_changes_can_be_allowed(instep: Instep) -> None:
     assert "allow_changes=" not in other.err
 
 
+def test_another_number_of_workers_is_the_same_run(instep: Instep, build_file: Path) -> None:
+    given = BUILD.replace("seed: int = 0", "seed: int = 0, workers: int = 0")
+    build_file.write_text(given.replace("seed=seed,", "seed=seed, num_workers=workers,"))
+    assert instep("train", "my.py").code == 0
+    assert instep("train", "my.py", "--workers", "1", "--epochs", "3").code == 0
+    assert described("runs/my")["hyper_parameters"]["workers"] == 1
+    build_file.write_text(given)  # where it does not go to the loader, it may be anything
+    other = instep("train", "my.py", "--workers", "3", "--epochs", "3")
+    assert other.code == 2
+    assert "hyper_parameters.workers: 1 -> 3" in other.err
+
+
 @pytest.mark.usefixtures("build_file")
 def test_a_folder_that_cannot_be_written_is_said_in_words_of_the_command(instep: Instep) -> None:
     Path("runs").mkdir()
@@ -169,6 +181,9 @@ def test_a_folder_that_cannot_be_written_is_said_in_words_of_the_command(instep:
     said = instep("train", "my.py")
     assert said.code == 1
     assert "is not a folder. Move away what has its name, or use another --folder." in said.err
+    for inner in ("", "/run"):
+        said = instep("train", "my.py", "--folder", f"runs/my/checkpoints{inner}")
+        assert "instep: runs/my/checkpoints is a file, and a run is kept in a folder; name another, or move" in said.err
 
 
 @pytest.mark.usefixtures("build_file")
@@ -273,7 +288,8 @@ def test_help_of_a_file_is_that_of_its_build(instep: Instep) -> None:
 def test_wrong_use_is_one_line(instep: Instep) -> None:
     for arguments, words in [
         (["my.py", "--lrr", "3"], "instep train my.py has no option --lrr; did you mean --lr? See instep train my.py --help."),
-        (["my.py", "--epochs", "x"], "--epochs: invalid literal for int() with base 10: 'x'. See instep train my.py --help."),
+        (["my.py", "--epochs", "x"], "--epochs x is no whole number. See instep train my.py --help."),
+        (["my.py", "--processes", "two"], "--processes two is no whole number. See instep train my.py --help."),
         (["you.py"], "you.py does not exist; instep init you.py writes one to start from."),
         (["my.py", "--seed", "-1"], "seed=-1 is not a whole number from 0 to 2**64 - 1."),
     ]:

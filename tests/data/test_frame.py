@@ -60,6 +60,11 @@ def test_features_in_one_matrix_and_the_target_beside_it() -> None:
         (Frame(a=[1], b=[2]), "c", "target='c' is no column of train; it has a, b"),
         (Frame(a=[1]), "a", "train has no column besides the target"),
         (Frame(a=["x"], b=[1]), "b", r"column 'a' of train holds <U1, no numbers; encode it \(pandas\.get_dummies\) or drop it"),
+        (
+            Frame(a=["x"], b=[1], c=["long"], d=[2]),
+            "b",
+            r"columns of train hold no numbers: 'a' \(<U1\), 'c' \(<U4\); encode them \(pandas\.get_dummies\) or drop them",
+        ),
         (Frame(a=[1], b=["x"]), "b", "target 'b' of train holds <U1, no numbers; for classes make it categorical"),
         (Frame(a=[1, np.nan], b=[1, 2]), "b", r"column 'a' of train has no value in row 1; fill it \(frame\.fillna\)"),
         (

@@ -36,6 +36,13 @@ def test_a_nan_in_the_data_is_named_by_sample_and_feature() -> None:
     assert "has the samples" not in said
 
 
+def test_a_micro_batch_is_named_where_there_are_several() -> None:
+    x = X.clone()
+    x[:, 1] = math.nan
+    assert ": the loss is nan; no step was made." in fit((x, Y), batch_size=50)
+    assert ": the loss of micro-batch 1 is nan; no step was made." in fit((x, Y), batch_size=50, update_cycle=2)
+
+
 def test_several_are_named_each() -> None:
     x = X.clone()
     x[17, 3], x[21, :2] = math.nan, math.inf

@@ -192,17 +192,60 @@ def test_what_fails_on_a_small_batch_alone_is_no_mistake() -> None:
     assert run.step == 6
 
 
-def test_what_a_model_or_a_metric_raises_on_purpose_is_left_to_the_evaluation() -> None:
-    class Mine(Exception):
-        pass
+class Mine(Exception):
+    pass
 
-    def metric(output: Tensor, target: Tensor) -> Tensor:
-        raise Mine("not here")
 
-    run = trainer(valid=(X, Y), metrics={"mine": metric})
+def test_what_a_model_raises_on_purpose_is_left_to_the_evaluation() -> None:
+    class Refusing(nn.Linear):
+        def forward(self, input: Tensor) -> Tensor:
+            if not self.training:
+                raise Mine("not here")
+            return super().forward(input)
+
+    run = trainer(Refusing(4, 3), valid=(X, Y))
     with pytest.raises(Mine, match="not here"):
         run.fit()
     assert run.step == 3
+
+
+def no_key(output: Tensor, target: Tensor) -> Tensor:
+    return {"other": output}["scores"]
+
+
+def divided(output: Tensor, target: Tensor) -> float:
+    return 1 / (len(output) - len(target))
+
+
+def asserted(output: Tensor, target: Tensor) -> Tensor:
+    assert output.ndim == 3
+    return output
+
+
+def raised(output: Tensor, target: Tensor) -> Tensor:
+    raise Mine("not here")
+
+
+FAILURES = [(no_key, "KeyError: 'scores'"), (divided, "ZeroDivisionError: "), (asserted, "AssertionError"), (raised, "Mine: not")]
+
+
+@pytest.mark.parametrize(("metric", "words"), FAILURES)
+def test_whatever_a_metric_raises_is_said(tmp_path: Path, metric: Callable[..., Any], words: str) -> None:
+    text = said_before_the_first_update(tmp_path, valid=(X, Y), metrics={"mine": metric})
+    assert text.startswith("valid: metric mine failed on an output of float32 (8, 3) and a target of int64 (8,): " + words)
+    assert "test_first_batch.py:" in text
+    assert f"in {metric.__name__}" in text
+
+
+def test_a_metric_that_fails_in_its_first_call_alone_is_told() -> None:
+    calls = []
+
+    def metric(output: Tensor, target: Tensor) -> float:
+        calls.append(len(output))
+        return [0.0][len(calls) == 1]
+
+    with pytest.warns(UserWarning, match="metric mine failed .*list index out of range.*The same call went well"):
+        trainer(valid=(X, Y), metrics={"mine": metric}, epochs=1).fit()
 
 
 def test_a_resumed_run_is_not_looked_at_again(tmp_path: Path) -> None:

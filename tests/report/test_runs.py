@@ -7,6 +7,7 @@ import pytest
 import told
 from instep.errors import DescriptionError
 from instep.report.runs import render
+from instep.run.lock import Lock
 
 NOW_S = told.CREATED.timestamp() + 3 * 3600
 
@@ -27,6 +28,21 @@ def test_runs_are_a_table(tmp_path: Path) -> None:
         "sweep/a  interrupted   120  1,200  valid/accuracy 0.5300  3 h",
         "sweep/b  unfinished      0  1,200                         3 h",
     ]
+
+
+def test_a_run_that_trains_now_is_running(tmp_path: Path) -> None:
+    run = told.run_folder(tmp_path / "digits", state="running", epochs=1)
+    lock = Lock(run)
+    lock.take()
+    assert " running " in render(tmp_path)
+    lock.release()
+    assert " unfinished " in render(tmp_path)
+
+
+def test_a_run_within_its_first_epoch_has_no_history(tmp_path: Path) -> None:
+    run = told.run_folder(tmp_path / "new", state="interrupted", epochs=0)
+    (run / "history.jsonl").unlink()
+    assert "history" not in render(tmp_path)
 
 
 def test_sizes_are_those_of_all_files(tmp_path: Path) -> None:

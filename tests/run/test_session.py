@@ -417,7 +417,7 @@ def test_a_description_that_cannot_be_read(run: Path) -> None:
 
 def test_a_file_in_place_of_the_folder(run: Path) -> None:
     run.write_text("not a folder")
-    with pytest.raises(FolderError, match="cannot be made: File exists"):
+    with pytest.raises(FolderError, match="is a file, and a run is kept in a folder"):
         make(run).fit()
 
 

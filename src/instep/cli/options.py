@@ -42,6 +42,12 @@ RESERVED = frozenset(
     }
     | {"nodes", "processes", "progress", "rendezvous", "resume", "version"}
 )
+_NO_NUMBERS = (
+    (r"invalid literal for int\(\) with base 10: '(.*)'", "whole number"),
+    (r"could not convert string to float: '(.*)'", "number"),
+    (r"no type matching \{None\}\|INT could be instantiated from \['([^']*)'\].*", "whole number"),
+    (r"no type matching \{None\}\|FLOAT could be instantiated from \['([^']*)'\].*", "number"),
+)
 _OWN = "instep_own"  # the parameter that carries the command's own options through tyro
 
 
@@ -191,4 +197,12 @@ def _in_one_line(box: str) -> str:
         said = ["missing:", ", ".join(line for line in said if line.startswith("--") or line.isupper())]
     elif title == ["Invalid input to tyro.cli()"]:
         said = [" ".join(paragraphs[2]).replace("field", "parameter").split("•")[1].strip()]
-    return " ".join(said).removeprefix("Error parsing ").removesuffix(".") + "."
+    return _of_numbers(" ".join(said).removeprefix("Error parsing ").removesuffix(".")) + "."
+
+
+def _of_numbers(said: str) -> str:
+    """What Python and tyro say of a number that is none, in our words."""
+    for pattern, kind in _NO_NUMBERS:
+        if found := re.fullmatch(rf"(--\S+): {pattern}", said):
+            return f"{found[1]} {found[2]} is no {kind}"
+    return said

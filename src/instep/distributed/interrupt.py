@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: asked to stop, a run finishes its update first; asked twice, it stops at once.
+"""Ctrl-C and SIGTERM: asked to stop, a run finishes its update or evaluation first; asked twice, it stops at once.
 
 All processes stop after the same update: a signal to one of them travels with the counts of the next update.
 """
@@ -13,12 +13,18 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+AFTER_UPDATE = "stopping after this update; once more stops at once."
+AFTER_EVALUATION = "stopping after this evaluation; once more stops at once."
+# A checkpoint stands after its evaluation, so that a resumed run has all of its history.
+AFTER_UNSAVED = "stopping after this evaluation; once more stops at once, and the updates since the last checkpoint are lost."
+
 
 class Interrupt:
     """While it is entered, the signals are noted instead of obeyed; only in the main thread, and put back afterwards."""
 
     def __init__(self) -> None:
         self.signal: int | None = None  # what asked to stop
+        self.answer = AFTER_UPDATE  # what is said to whoever asks
         self._before: dict[int, Any] = {}
         self._saying = _thread.allocate_lock()  # held while it is said
 
@@ -43,7 +49,7 @@ class Interrupt:
 
     def _say(self) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            print("\ninstep: stopping after this update; once more stops at once.", file=sys.stderr, flush=True)
+            print(f"\ninstep: {self.answer}", file=sys.stderr, flush=True)
         with contextlib.suppress(RuntimeError):
             self._saying.release()
 

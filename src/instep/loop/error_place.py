@@ -97,10 +97,15 @@ class ErrorPlace:
             may_compute = isinstance(error, NonFiniteLoss) and not broken and self._rank is None
             samples = self.name_values(batch) or (may_compute and self._name_by_loss(batch, compute)) or self._name_all(batch)
         return type(error)(
-            f"{self._where(batch, objective)}: {error}{samples}"
+            f"{self._where(batch, objective)}: {self._of_batch(error, batch)}{samples}"
             + (f" Weights that are not finite: {', '.join(broken[:8])}; an update before spoilt them." if broken else ""),
             step=self._step(batch),
         )
+
+    def _of_batch(self, error: InstepError, batch: Batch) -> str:
+        """What the error says; where the batch is not split, without the number of its only micro-batch."""
+        is_split = len(self._splitting.micro_batches.plan.spans(batch.samples)) > 1
+        return str(error) if is_split else str(error).replace("the loss of micro-batch 1 is", "the loss is", 1)
 
     def name_values(self, batch: Batch) -> str:
         """The samples that hold a number that is not finite: all of a few, else the first."""

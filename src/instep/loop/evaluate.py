@@ -25,7 +25,7 @@ from instep.loop.metrics import metric as measuring
 from instep.loop.metrics.metric import Metric, Table
 from instep.loop.objective import Loss, Objective, as_loss
 from instep.loop.parts import read_parts
-from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user
+from instep.loop.torch_errors import EXPLAINED, describe, explain, is_raised_by_user, message
 from instep.optim.freeze import frozen_wishes
 from instep.text import plural
 
@@ -198,10 +198,28 @@ def add_to_metrics(metrics: Mapping[str, Metric], loss: Loss, loader: Loader) ->
     except EXPLAINED as error:
         if isinstance(error, InstepError) or is_raised_by_user(error) or is_out_of_memory(error):
             raise
-        raise ObjectiveError(
-            f"{loader.name}: a metric failed on an output of {describe(loss.output)} and a target of {describe(loss.target)}: "
-            f"{' '.join(str(error).split())}{user_line(error)}"
-        ) from error
+        raise _failed_metric("a metric", error, loss, loader) from error
+
+
+def try_metrics(metrics: Mapping[str, Metric], loss: Loss, loader: Loader) -> None:
+    """Like `add_to_metrics`, before a run has begun: whatever a metric raises is put into words.
+
+    Metrics that count the same things count them once each here: what they have added up is of no use.
+    """
+    for name, metric in metrics.items():
+        try:
+            add_to_metrics({name: metric}, loss, loader)
+        except Exception as error:
+            if isinstance(error, InstepError) or is_out_of_memory(error):
+                raise
+            raise _failed_metric(f"metric {name}", error, loss, loader) from error
+
+
+def _failed_metric(who: str, error: Exception, loss: Loss, loader: Loader) -> ObjectiveError:
+    return ObjectiveError(
+        f"{loader.name}: {who} failed on an output of {describe(loss.output)} and a target of {describe(loss.target)}: "
+        f"{message(error)}{user_line(error)}"
+    )
 
 
 def _own_batches(loader: Loader, world: World, device: torch.device, *, in_step: bool) -> Iterator[Batch]:

@@ -24,7 +24,7 @@ from instep.data.position import Position
 from instep.data.sources.stream import Stream
 from instep.distributed.processes import Processes
 from instep.errors import DescriptionError, ObjectiveError, OutOfMemory
-from instep.loop.evaluate import add_to_metrics, checked_loss, evaluate, evaluating, predict
+from instep.loop.evaluate import checked_loss, evaluate, evaluating, predict, try_metrics
 from instep.loop.first_batch import FEW, can_be_tried, find_mistake
 from instep.loop.first_loss import checking_values
 from instep.loop.holders import Holders
@@ -166,7 +166,7 @@ class Evaluator:
             measuring.start(self.metrics, self._device)
             loss = compute(batch)
             if self.metrics:
-                add_to_metrics(self.metrics, loss, loader)
+                try_metrics(self.metrics, loss, loader)
 
         with contextlib.closing(loader), contextlib.closing(whole):
             mistake = find_mistake(

@@ -5,7 +5,8 @@ gradients; everything that a forward may change is put back.
 
 A run that would train is never stopped. What fails on a few samples is tried on a whole batch; where training data fails in the
 same way, eval mode before the first update is to blame (a memory that training fills), or the first update will say it; and what
-cannot be put into words, or was raised on purpose, is left to the evaluation.
+a model raises that cannot be put into words, or was raised on purpose, is left to the evaluation. What a metric raises for a
+whole batch is said now, whatever it is.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from instep.data.loading.loader import Batch
-from instep.errors import ObjectiveError
+from instep.errors import ObjectiveError, give_notice
 from instep.text import listed
 
 FEW = 2  # samples
@@ -49,12 +50,14 @@ def find_mistake(
 ) -> ObjectiveError | None:
     """What is provably wrong with a set of validation data; `compute` gives the loss of a batch, `measure` its metrics too."""
     try:
-        if _failure(measure, few()) is None:
+        if (first := _failure(measure, few())) is None:
             return None
         batch = whole()
         if (failure := _failure(compute, batch)) is not None:
             return failure if isinstance(failure, ObjectiveError) and _failure(compute, training()) is None else None
         failure = _failure(measure, batch)
+        if failure is None and isinstance(first, ObjectiveError) and _failure(measure, few()) is None:
+            give_notice(f"{first} The same call went well when it was repeated, so the run goes on.")
     except Exception:  # of data that cannot be loaded
         return None
     return failure if isinstance(failure, ObjectiveError) else None

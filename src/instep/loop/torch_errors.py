@@ -54,6 +54,14 @@ def describe(data: Any) -> str:
     return ", ".join(f"{name}: {_kind(column)}" if name else _kind(column) for name, column in named_columns(data))
 
 
+def message(error: BaseException) -> str:
+    """What an error says, in one line; with its class where torch does not raise it: a KeyError says no more than a key."""
+    text = " ".join(str(error).split())
+    if text and isinstance(error, EXPLAINED):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"

@@ -55,10 +55,15 @@ def require_same(
     folder: object,
     longer_is_fine: bool,
     done: int = 0,
+    workers: Collection[str] = (),
 ) -> Compared:
-    """Raises where a run would go on as another one, or end before the updates that are `done`."""
+    """Raises where a run would go on as another one, or end before the updates that are `done`.
+
+    Hyper-parameters that are numbers of `workers` decide nothing.
+    """
     before = upgraded(before, now)
-    found = _once([one for part in BY_VALUE for one in _by_value(before, now, part)])
+    by_value = [one for part in BY_VALUE for one in _by_value(before, now, part)]
+    found = [one for one in _once(by_value) if one.where not in [f"hyper_parameters.{name}" for name in workers]]
     found += [*data_differences(before.get("data"), now.get("data")), *_modules(before, now), *_code(before, now)]
     is_too_short = now.get("total_steps", done) < done
     grows = now.get("total_steps", 0) >= before.get("total_steps", 0)

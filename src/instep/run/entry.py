@@ -148,7 +148,15 @@ def _compare(run: "Run", before: Mapping[str, Any], now: Mapping[str, Any]) -> C
         folder=run.folder,
         longer_is_fine=longer_is_fine,
         done=0 if run.state.cycles is not None else checkpoints_in(run.folder)[-1],
+        workers=_worker_counts(run),
     )
+
+
+def _worker_counts(run: "Run") -> list[str]:
+    """The hyper-parameters that are the number of loader workers, by name and by value; one alone may be a coincidence."""
+    choice = run.loader.choice
+    counts = (run.options.num_workers, None if choice is None else choice.workers)
+    return [name for name in ("workers", "num_workers") if name in run.hyper_parameters and run.hyper_parameters[name] in counts]
 
 
 def _resumptions(before: Mapping[str, Any] | None, checkpoint: Checkpoint | None) -> list[int]:

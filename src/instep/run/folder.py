@@ -9,6 +9,7 @@ from typing import Any
 from instep.checkpoint.durable import make_folder, replace_file, sync_folder
 from instep.errors import FolderError, explain_write
 from instep.run.lock import Lock
+from instep.run.run_files import require_no_file
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 
@@ -31,6 +32,7 @@ class RunFolder:
 
     def enter(self) -> dict[str, Any] | None:
         """Make the folder and hold it; returns the description of the run that is in it, None for a new one."""
+        require_no_file(self.path)
         try:
             make_folder(self.path)
         except OSError as error:

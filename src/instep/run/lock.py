@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import IO
 
 from instep.errors import FolderError, explain_write
 
 NAME = "lock"
+TRIES, WAIT_S = 5, 0.02  # whoever looks whether a lock is held holds it for a moment
 
 
 class Lock:
@@ -24,7 +26,7 @@ class Lock:
         except OSError as error:
             raise FolderError(f"{self._path.parent} cannot be written to: {explain_write(error, self._path.parent)}") from None
         try:
-            _lock(file)
+            _lock_soon(file)
         except OSError:
             file.seek(0)
             holder = file.read().strip() or "another process"
@@ -48,11 +50,30 @@ class Lock:
             self._file = None
 
 
+def _lock_soon(file: IO[str]) -> None:
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(OSError):
+            return _lock(file)
+        time.sleep(WAIT_S)
+    return _lock(file)
+
+
 try:
     import fcntl
 
     def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def is_locked(folder: Path) -> bool:
+        """Whether somebody trains in a folder now, as far as this machine knows. Writes nothing."""
+        try:
+            with open(folder / NAME, encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # no lock, or a file system without them
+            return False
+        return False
 
 except ImportError:  # Windows
     import msvcrt
@@ -62,3 +83,7 @@ except ImportError:  # Windows
         file.seek(1 << 20)
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         file.seek(0)
+
+    def is_locked(folder: Path) -> bool:
+        """Never: two that look at the same time would be in each other's way."""
+        return False

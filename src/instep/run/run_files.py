@@ -16,6 +16,7 @@ from typing import Any
 
 from instep.errors import DescriptionError, FolderError, explain_write
 from instep.run.history import History, HistoryFile, Mode, ReadBack
+from instep.run.lock import is_locked
 
 DESCRIPTION, HISTORY, CHECKPOINTS = "run.json", "history.jsonl", "checkpoints"
 BEST = "BEST"  # names the best checkpoint
@@ -36,10 +37,10 @@ class RecordedRun:
 
     @property
     def state(self) -> str:
-        """How it ended. A run that says it is running is called unfinished: from its folder nobody can tell whether it lives."""
+        """How it ended. One that says it is running does so while its folder is locked; otherwise it was killed: unfinished."""
         state = section(self.description, "status").get("state")
         if state == "running":
-            return "unfinished"
+            return "running" if is_locked(self.path) else "unfinished"
         return state if state in ("finished", "stopped", "interrupted", "failed") else "unknown"
 
     @property
@@ -134,7 +135,7 @@ def read_run(path: Path, *, read: Callable[[Path], ReadBack] = _read_some) -> Re
     monitor = description.get("monitor")
     monitor = monitor if isinstance(monitor, str) else "valid/loss"
     mode: Mode = "max" if description.get("monitor_mode") == "max" else "min"
-    found_history, wrong_history = _read_history(path / HISTORY, read)
+    found_history, wrong_history = _read_history(path / HISTORY, read, may_be_missing=_has_no_row_yet(description))
     return RecordedRun(
         path,
         description,
@@ -147,10 +148,18 @@ def read_run(path: Path, *, read: Callable[[Path], ReadBack] = _read_some) -> Re
 
 def read_description(path: Path) -> dict[str, Any] | None:
     """What `run.json` of this folder holds; None where there is none. Raises FolderError where it cannot be read."""
+    require_no_file(path)
     found, problem = _parse_description(path)
     if problem is not None:
         raise FolderError(f"{path / DESCRIPTION} {problem}.")
     return found
+
+
+def require_no_file(path: Path) -> None:
+    """That nothing on the way to a run folder, nor the folder itself, is a file."""
+    for part in (path, *path.parents):
+        if part.is_file():
+            raise FolderError(f"{part} is a file, and a run is kept in a folder; name another, or move the file away.")
 
 
 def _parse_description(path: Path) -> tuple[dict[str, Any] | None, str | None]:
@@ -175,11 +184,17 @@ def write_description(path: Path, description: Mapping[str, Any]) -> None:
         raise FolderError(f"{path / DESCRIPTION} cannot be written: {explain_write(error, path)}") from None
 
 
-def _read_history(path: Path, read: Callable[[Path], ReadBack]) -> tuple[ReadBack, str | None]:
+def _has_no_row_yet(description: Mapping[str, Any]) -> bool:
+    """Whether a run stands within its first epoch, at whose end it has a row in any case."""
+    step, epoch = section(description, "status").get("step"), description.get("steps_per_epoch")
+    return isinstance(step, int) and isinstance(epoch, int) and step < epoch
+
+
+def _read_history(path: Path, read: Callable[[Path], ReadBack], *, may_be_missing: bool) -> tuple[ReadBack, str | None]:
     try:
         found = read(path)
     except FileNotFoundError:
-        return ReadBack([], 0, None), f"{path.name} is missing"
+        return ReadBack([], 0, None), None if may_be_missing else f"{path.name} is missing"
     except OSError as error:
         return ReadBack([], 0, None), f"{path.name} cannot be read: {error}"
     return found, None if found.problem is None else f"{path.name}: {found.problem}"

@@ -174,7 +174,8 @@ class Session:
         """True where its checkpoint is to be kept: it is the best so far, or among the best."""
         run, state, monitor = self._run, self._run.state, self._run.monitor
         run.settle()  # a model that is spoilt already must be neither judged nor saved
-        evaluation = run.evaluate()
+        with state.evaluating(is_saved=False):
+            evaluation = run.evaluate()
         is_best = monitor is not None and monitor.see(evaluation)
         if not self._is_nan_said:
             self._is_nan_said = say_nan(run, evaluation)
@@ -274,7 +275,8 @@ class Session:
         if run.options.restore_best and state.best_step is not None:
             run.load("best")
         if run.feed.test:
-            run.logbook.tested(run.evaluate("test", run.weights()))
+            with state.evaluating(is_saved=True):
+                run.logbook.tested(run.evaluate("test", run.weights()))
         state.is_finished = True
         return "stopped" if state.patience_is_over else "finished"
 

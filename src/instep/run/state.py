@@ -1,10 +1,11 @@
 """RunState: where a run stands: how far it came, where it ends, whether it goes on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from instep.distributed.interrupt import Interrupt
+from instep.distributed.interrupt import AFTER_EVALUATION, AFTER_UNSAVED, AFTER_UPDATE, Interrupt
 from instep.errors import Interrupted, die_if_uncaught
 from instep.loop.monitor import Monitor
 from instep.text import plural
@@ -90,6 +91,18 @@ class RunState:
         """Tell the cycles that the present one is over, where it is, with this monitored value."""
         if self.cycles is not None and (self.step == self.stop or self.patience_is_over):
             self.cycles.finish(self.step, value, patience_over=self.patience_is_over)
+
+    @contextmanager
+    def evaluating(self, *, is_saved: bool) -> Iterator[None]:
+        """Around an evaluation, after which a signal stops the run; `is_saved` where a checkpoint has the updates before it."""
+        if self.interrupt is None:
+            yield
+            return
+        self.interrupt.answer = AFTER_EVALUATION if is_saved or self.folder is None else AFTER_UNSAVED
+        try:
+            yield
+        finally:
+            self.interrupt.answer = AFTER_UPDATE
 
     def check_interrupt(self) -> None:
         """Raises where a signal has asked the run to stop; for long work between two updates."""

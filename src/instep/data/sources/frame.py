@@ -73,7 +73,7 @@ def columns_of(
     say_row = say_row or (_by_iloc if is_frame(frame) else _by_number)
     known = _labels(frame, name)
     _require_names(known, layout, name, target_needed=target_needed)
-    x = np.stack([_feature(frame[known[column]], column, name) for column in layout.names], axis=1)
+    x = _features({column: frame[known[column]] for column in layout.names}, name)
     _require_values(x, layout.names, name, say_row)
     features = torch.from_numpy(x).to(dtype)
     if target_needed:
@@ -172,13 +172,19 @@ def _require_names(known: Mapping[str, Any], layout: FrameLayout, name: str, *, 
         )
 
 
-def _feature(column: Any, label: str, name: str) -> Any:
-    numbers = _numbers(column)
-    if numbers is None:
+def _features(columns: Mapping[str, Any], name: str) -> Any:
+    """The columns as one matrix; names all that hold no numbers, since who encodes one wants to encode the others too."""
+    numbers = {label: _numbers(column) for label, column in columns.items()}
+    wrong = [label for label, array in numbers.items() if array is None]
+    if len(wrong) == 1:
         raise DescriptionError(
-            f"column {label!r} of {name} holds {_dtype(column)}, no numbers; encode it (pandas.get_dummies) or drop it."
+            f"column {wrong[0]!r} of {name} holds {_dtype(columns[wrong[0]])}, no numbers; encode it (pandas.get_dummies) or "
+            "drop it."
         )
-    return numbers.astype(np.float64)
+    if wrong:
+        told = listed((f"{label!r} ({_dtype(columns[label])})" for label in wrong), most=MOST)
+        raise DescriptionError(f"columns of {name} hold no numbers: {told}; encode them (pandas.get_dummies) or drop them.")
+    return np.stack([array.astype(np.float64) for array in numbers.values()], axis=1)
 
 
 def _require_values(x: Any, names: Sequence[str], name: str, say_row: SayRow) -> None:
