@@ -35,8 +35,10 @@ def test_a_full_disk(disk: Path) -> None:
     writer.save(large(1))
     writer.save(large(2))
     writer.save(large(3))
-    full = r"step-00000003 could not be written: the disk of .* is full \(0.8 MB are needed, 0.\d MB are free\)"
-    with pytest.raises(CheckpointError, match=full + ".* Free some space, or keep fewer .* The checkpoints before it are whole"):
+    full = r"step-00000003 could not be written: the disk of .* is full \([78]\d\d kB are needed, [\d.]+ k?B are free\)"
+    with pytest.raises(
+        CheckpointError, match=full + ".* or keep fewer .*, and start again: the run goes on .* before it are whole"
+    ):
         writer.wait()
     assert names(folder) == ["LATEST", "step-00000001", "step-00000002"]
     assert (folder / "LATEST").read_text() == "step-00000002\n"

@@ -13,6 +13,7 @@ from instep.checkpoint.manifest import ENDING, MANIFEST, STATE_FILE, Manifest
 from instep.checkpoint.record import Checkpoint
 from instep.checkpoint.tensorfile import chunks_of
 from instep.errors import CheckpointError
+from instep.text import size
 
 
 def write(folder: Path, checkpoint: Checkpoint | EncodedCheckpoint, *, keep: int | None = None) -> Path:
@@ -62,8 +63,8 @@ def explain(error: OSError, folder: Path, needed_bytes: int) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(folder).free if folder.exists() else 0
         return (
-            f"the disk of {folder} is full ({_megabytes(needed_bytes)} are needed, {_megabytes(free)} are free). "
-            f"Free some space, or keep fewer with keep=."
+            f"the disk of {folder} is full ({size(needed_bytes)} are needed, {size(free)} are free). Free some "
+            "space, or keep fewer with keep=, and start again: the run goes on from its newest checkpoint."
         )
     if error.errno == errno.EROFS:
         return f"{folder} is on a read-only file system. Use another folder=."
@@ -86,7 +87,3 @@ def _write_files(beside: Path, encoded: EncodedCheckpoint) -> Manifest:
     write_file(beside / MANIFEST, [manifest.render()])
     sync_folder(beside)
     return manifest
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
