@@ -512,6 +512,7 @@ def test_a_signal_in_an_evaluation_says_so(tmp_path: Path, capfd: pytest.Capture
     with pytest.raises(Interrupted):
         trainer.fit()
     assert capfd.readouterr().err == f"\ninstep: stopping after this evaluation; once more stops at once{cost}.\n"
+    assert trainer.history.last is not None
     assert "valid/mine" in trainer.history.last
 
 

@@ -16,6 +16,7 @@ from instep import keys
 from instep.cli.border import WrongUse
 from instep.cli.train import split_arguments
 from instep.run.lock import Lock
+from instep.run.run_files import section
 from programs import Programs
 
 
@@ -166,7 +167,7 @@ def test_another_number_of_workers_is_the_same_run(instep: Instep, build_file: P
     build_file.write_text(given.replace("seed=seed,", "seed=seed, num_workers=workers,"))
     assert instep("train", "my.py").code == 0
     assert instep("train", "my.py", "--workers", "1", "--epochs", "3").code == 0
-    assert described("runs/my")["hyper_parameters"]["workers"] == 1
+    assert section(described("runs/my"), "hyper_parameters")["workers"] == 1
     build_file.write_text(given)  # where it does not go to the loader, it may be anything
     other = instep("train", "my.py", "--workers", "3", "--epochs", "3")
     assert other.code == 2
