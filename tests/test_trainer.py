@@ -428,9 +428,7 @@ def test_a_non_finite_loss_names_step_epoch_and_samples() -> None:
     x[17] = math.nan
     trainer = make(train=(x, Y))
     place = Order(50, seed=0, epoch=0)[:].tolist().index(17)
-    with pytest.raises(
-        NonFiniteLoss, match=rf"step {place // 16} \(epoch 0, batch {place // 16}\): the loss is nan"
-    ) as caught:
+    with pytest.raises(NonFiniteLoss, match=rf"step {place // 16} \(epoch 0, batch {place // 16}\): the loss is nan") as caught:
         trainer.fit()
     assert " 17" in str(caught.value)
 
