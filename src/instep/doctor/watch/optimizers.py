@@ -104,7 +104,7 @@ class Step:
     @property
     def is_torchs(self) -> bool:
         """Whether its code is torch's own: another may take gradients from elsewhere, or use no more than their sign."""
-        return type(self.optimizer).step.__module__.startswith("torch.optim")
+        return getattr(getattr(type(self.optimizer), "step", None), "__module__", "").startswith("torch.optim")
 
 
 class _Use:
