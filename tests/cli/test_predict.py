@@ -239,7 +239,7 @@ def test_classes_have_their_names(instep: Instep, options: tuple[str, ...]) -> N
     page = Path("runs/kinds/report.html").read_text()
     assert '"names":["new","old","used"]' in page.replace(", ", ",").replace(": ", ":")
     assert "[0] is a, b" in page
-    described = json.loads(describe(rebuild(Path("runs/kinds"), None, None, None)))
+    described = json.loads(describe(rebuild(Path("runs/kinds"), None, None, None), {}))
     assert (described["columns"], described["classes"]) == (["a", "b"], ["new", "old", "used"])
 
 

@@ -139,7 +139,7 @@ def test_what_cannot_be_told_apart() -> None:
 def test_exports_are_called_alike() -> None:
     model = Two().eval()
     for batch in (((A, B), Y), ({"b": B, "a": A}, Y)):
-        program = export_model(model, batch)
+        program = export_model(model, [batch]).program
         args, named = arguments(batch[0])
         torch.testing.assert_close(program.module()(*args, **named), model(A, B))
 

@@ -69,7 +69,7 @@ def test_a_run_as_onnx(instep: Instep) -> None:  # noqa: F811
 def test_models_of_many_kinds(name: str, tmp_path: Path) -> None:
     kind, batch = MODELS[name]
     torch.manual_seed(1)
-    write_onnx(tmp_path / "model.onnx", kind(), [batch], {})
+    write_onnx(tmp_path / "model.onnx", kind(), [batch], lambda _: {})
     inputs = session(tmp_path / "model.onnx").get_inputs()
     assert all(isinstance(one.shape[0], str) for one in inputs)  # any size of a batch
 
@@ -80,5 +80,5 @@ def test_a_model_that_gives_something_else_is_not_written(tmp_path: Path) -> Non
             return x + torch.rand_like(x)
 
     with pytest.raises(CheckpointError, match="the exported Random gives other outputs than the model for a batch of 1"):
-        write_onnx(tmp_path / "model.onnx", Random(), [(torch.randn(3, 4), torch.zeros(3))], {})
+        write_onnx(tmp_path / "model.onnx", Random(), [(torch.randn(3, 4), torch.zeros(3))], lambda _: {})
     assert list(tmp_path.iterdir()) == []

@@ -27,33 +27,42 @@ from instep.errors import CheckpointError
 UNKNOWN = re.compile(r"unexpected keyword argument '(\w+)'")
 
 
-def copy_for_export(model: nn.Module, batch: Any) -> tuple[nn.Module, Any]:
-    """A copy of the model in eval mode, and an example of a batch, both on the CPU."""
-    batch = map_columns(lambda column: column.cpu() if isinstance(column, Tensor) else column, batch)
-    if (size(batch) or 0) < 2:
+def copy_for_export(model: nn.Module, batches: Sequence[Any]) -> tuple[nn.Module, list[Any]]:
+    """A copy of the model in eval mode, and examples of batches, all on the CPU."""
+    batches = [map_columns(lambda column: column.cpu() if isinstance(column, Tensor) else column, batch) for batch in batches]
+    if (size(batches[0]) or 0) < 2:
         raise CheckpointError("an export needs an example of 2 samples or more: with one, torch takes the 1 for a constant.")
-    return copy.deepcopy(_bare(model)).cpu().eval(), batch
+    return copy.deepcopy(_bare(model)).cpu().eval(), batches
 
 
-def export_model(model: nn.Module, batch: Any, others: Sequence[Any] = ()) -> Any:
-    """What `copy_for_export` gave, as an ExportedProgram for batches of any size.
+class Program(NamedTuple):
+    """A model as a program of torch.export, and what it takes."""
 
-    Sizes beside the batch's that differ in `others`, as the lengths of padded sequences do, are free too, where the model lets
-    them be; else they are those of `batch`.
+    program: Any  # torch's ExportedProgram
+    call: str  # its arguments, as source
+    shapes: dict[str, list[int | str]]  # of its inputs; "any" for a size that is free
+    fixed: list[str]  # inputs of which a size is not free that differs in the data
+
+
+def export_model(model: nn.Module, batches: Sequence[Any]) -> Program:
+    """What `copy_for_export` gave, for batches of any size. The first batch is the example.
+
+    Sizes beside the batch's that differ in the others, as the lengths of padded sequences do, are free too, where the model lets
+    them be; else they are those of the example.
     """
-    sizes = varying_sizes(batch, others)
+    batch, others = batches[0], batches[1:]
+    sizes = varying_sizes(batches)
     try:
         program = _traced(model, batch, sizes)
     except CheckpointError:
         if not any(sizes.values()):
             raise
-        sizes, others = {}, ()
-        program = _traced(model, batch, sizes)
+        program, others = _traced(model, batch, {}), ()
     for samples in (1, size(batch) or 2):
         require_same(model, program.module(), BY_SAMPLE.piece(batch, 0, samples), samples)
     for other in others:
         require_same(model, program.module(), other, size(other) or 0)
-    return program
+    return _described(model, program, batch, sizes)
 
 
 def _traced(model: nn.Module, batch: Any, sizes: Mapping[str, set[int]]) -> Any:
@@ -69,14 +78,12 @@ def _traced(model: nn.Module, batch: Any, sizes: Mapping[str, set[int]]) -> Any:
         raise CheckpointError(f"torch.export cannot take {type(model).__name__}: {_reason(error)}") from cause
 
 
-def varying_sizes(batch: Any, others: Sequence[Any]) -> dict[str, set[int]]:
+def varying_sizes(batches: Sequence[Any]) -> dict[str, set[int]]:
     """Which dimensions of an input, beside that of the batch, differ from one batch to another; by the name of the input."""
-    shapes = [input_shapes(each) for each in (batch, *others)]
+    shapes = [input_shapes(batch) for batch in batches]
     return {
         name: {
-            dim
-            for dim in range(1, len(shape))
-            if any(each.get(name, shape)[dim : dim + 1] != shape[dim : dim + 1] for each in shapes)
+            dim for dim in range(1, len(shape)) if len({each[name][dim] for each in shapes if len(each.get(name, ())) > dim}) > 1
         }
         for name, shape in shapes[0].items()
     }
@@ -89,32 +96,17 @@ def input_shapes(batch: Any) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in named.items() if isinstance(value, Tensor)}
 
 
-class Written(NamedTuple):
-    """What an export takes."""
-
-    call: str  # its arguments, as source
-    shapes: dict[str, list[int | str]]  # of its inputs; "any" for a size that is free
-    fixed: list[str]  # inputs of which a size is not free that differs in the data
-
-
-def write_exported(
-    path: Path, model: nn.Module, batches: Sequence[Any], say: Callable[[Written], Mapping[str, str]]
-) -> Written:  # fmt: skip
-    """Write a model, with what `say` tells of it beside it, which `torch.export.load` gives back as extra files.
-
-    The first of the batches is the example, the others show which sizes differ.
-    """
-    model, batch = copy_for_export(model, batches[0])
-    others = [copy_for_export(model, each)[1] for each in batches[1:]]
-    program = export_model(model, batch, others)
-    written = _described(model, program, batch, varying_sizes(batch, others))
+def write_exported(path: Path, model: nn.Module, batches: Sequence[Any], say: Callable[[Program], Mapping[str, str]]) -> Program:
+    """Write a model, with what `say` tells of it beside it, which `torch.export.load` gives back as extra files."""
+    model, batches = copy_for_export(model, batches)
+    made = export_model(model, batches)
     with save_as(path) as beside, quietly():
-        torch.export.save(program, beside, extra_files=dict(say(written)))
-        require_same_on_random(model, torch.export.load(beside).module(), batch)
-    return written
+        torch.export.save(made.program, beside, extra_files=dict(say(made)))
+        require_same_on_random(model, torch.export.load(beside).module(), batches[0])
+    return made
 
 
-def _described(model: nn.Module, program: Any, batch: Any, varying: Mapping[str, set[int]]) -> Written:
+def _described(model: nn.Module, program: Any, batch: Any, varying: Mapping[str, set[int]]) -> Program:
     """How the program is called, and which sizes it leaves free."""
     args, kwargs = arguments_of(model, batch)
     names = [*map(str, range(len(args))), *kwargs]
@@ -128,7 +120,7 @@ def _described(model: nn.Module, program: Any, batch: Any, varying: Mapping[str,
     call = ", ".join(
         [*(["inputs"] if len(args) == 1 else [f"input{place}" for place in range(len(args))]), *(f"{name}=…" for name in kwargs)]
     )
-    return Written(call, shapes, fixed)
+    return Program(program, call, shapes, fixed)
 
 
 def write_state(path: Path, model: nn.Module) -> None:

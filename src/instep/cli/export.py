@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import tyro
 
@@ -20,6 +20,9 @@ from instep.errors import DescriptionError
 from instep.report.classification import class_names
 from instep.run.run_files import section
 from instep.text import fold_for
+
+if TYPE_CHECKING:
+    from instep.checkpoint.exported import Program
 
 
 class Format(NamedTuple):
@@ -35,26 +38,24 @@ def _write_pt2(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.checkpoint.exported import write_exported
 
     batches = rebuild.example_batches(found.trainer, 3)
-    written = write_exported(
-        output, found.trainer.model, batches, lambda done: {"instep.json": describe(found, {"inputs": done.shapes})}
-    )
-    use = f"; run it with torch.export.load({str(output)!r}).module()({written.call})"
-    if written.fixed:
-        told = ", ".join(f"{_named(name, len(written.shapes) > 1)} {tuple(written.shapes[name])}" for name in written.fixed)
-        use += f"; torch.export has fixed sizes that differ in the data, so it takes only {told}".replace("'any'", "any")
-    return use
-
-
-def _named(name: str, several: bool) -> str:
-    """An input, by its name or by its place among several."""
-    return name if not name.isdecimal() else f"input{name}" if several else "inputs"
+    made = write_exported(output, found.trainer.model, batches, lambda made: {"instep.json": describe(found, made.shapes)})
+    return f"; run it with torch.export.load({str(output)!r}).module()({made.call}){_fixed(made)}"
 
 
 def _write_onnx(found: rebuild.RebuiltRun, output: Path) -> str:
     from instep.integrations.onnx import write_onnx
 
-    write_onnx(output, found.trainer.model, rebuild.example_batches(found.trainer, 3), {"instep": describe(found)})
-    return f"; run it with onnxruntime.InferenceSession({str(output)!r})"
+    batches = rebuild.example_batches(found.trainer, 3)
+    made = write_onnx(output, found.trainer.model, batches, lambda made: {"instep": describe(found, made.shapes)})
+    return f"; run it with onnxruntime.InferenceSession({str(output)!r}){_fixed(made)}"
+
+
+def _fixed(made: "Program") -> str:
+    """Which inputs a program takes, where torch has fixed a size that differs in the data."""
+    several = len(made.shapes) > 1
+    names = {name: name if not name.isdecimal() else f"input{name}" if several else "inputs" for name in made.fixed}
+    told = ", ".join(f"{names[name]} ({', '.join(map(str, made.shapes[name]))})" for name in made.fixed)
+    return f"; torch.export has fixed sizes that differ in the data, so it takes only {told}" if told else ""
 
 
 def _require_onnx() -> None:
@@ -152,7 +153,7 @@ def _format_of(output: Path | None) -> str:
     raise WrongUse(f"{output} does not say which format it is to have; end it in one of {known}, or say --to")
 
 
-def describe(found: rebuild.RebuiltRun, more: Mapping[str, Any] | None = None) -> str:
+def describe(found: rebuild.RebuiltRun, inputs: Mapping[str, list[int | str]]) -> str:
     """What a model without its run cannot say: of a table, the columns in the order of the inputs; the names of the classes."""
     said, train = found.run.description, section(section(found.run.description, "data"), "train")
     return json.dumps(
@@ -163,6 +164,6 @@ def describe(found: rebuild.RebuiltRun, more: Mapping[str, Any] | None = None) -
             "hyper_parameters": said.get("hyper_parameters"),
             **({"columns": train["names"]} if train.get("names") else {}),
             **({"classes": list(classes)} if (classes := class_names(said)) else {}),
-            **(more or {}),
+            "inputs": inputs,
         }
     )

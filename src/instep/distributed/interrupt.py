@@ -45,11 +45,11 @@ class Interrupt:
         self.signal = number
         # In a thread, which can wait: the handler may have interrupted a print, or a drawing of the progress, in its middle.
         self._saying.acquire(blocking=False)
-        _thread.start_new_thread(self._say, ())
+        _thread.start_new_thread(self._say, (self.answer,))
 
-    def _say(self) -> None:
+    def _say(self, answer: str) -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            print(f"\ninstep: {self.answer}", file=sys.stderr, flush=True)
+            print(f"\ninstep: {answer}", file=sys.stderr, flush=True)
         with contextlib.suppress(RuntimeError):
             self._saying.release()
 

@@ -1,6 +1,6 @@
 """ONNX: the model of a run for other runtimes, by torch's exporter, checked with onnxruntime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from instep.checkpoint.durable import save_as
-from instep.checkpoint.exported import copy_for_export, export_model, quietly, require_same_on_random
+from instep.checkpoint.exported import Program, copy_for_export, export_model, quietly, require_same_on_random
 from instep.data.structure import columns
 from instep.errors import CheckpointError
 from instep.integrations.packages import require_package
@@ -23,26 +23,27 @@ def require_onnx() -> None:
         require_package("an export to ONNX", package, extra="onnx")
 
 
-def write_onnx(path: Path, model: nn.Module, batches: Sequence[Any], said: Mapping[str, str]) -> None:
+def write_onnx(path: Path, model: nn.Module, batches: Sequence[Any], say: Callable[[Program], Mapping[str, str]]) -> Program:
     """Write a model for batches of any size, with some texts as its metadata; the first batch is an example, the others show
     which other sizes are free.
 
     The file is run by onnxruntime on random inputs, and has to give what the model gives.
     """
-    model, batch = copy_for_export(model, batches[0])
+    model, batches = copy_for_export(model, batches)
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values() if isinstance(tensor, Tensor))
     if weights > MOST_BYTES:
         raise CheckpointError(f"the weights take {weights / 1e9:.1f} GB, and a file of ONNX holds 2 GB at most; use --to pt2.")
-    program = export_model(model, batch, [copy_for_export(model, each)[1] for each in batches[1:]])
+    exported = export_model(model, batches)
     try:
         with quietly():
-            made: Any = torch.onnx.export(program, dynamo=True, verbose=False)
+            made: Any = torch.onnx.export(exported.program, dynamo=True, verbose=False)
     except Exception as error:
         raise CheckpointError(f"torch.onnx cannot take {type(model).__name__}: {_reason(error)}") from error
-    made.model.metadata_props.update(said)
+    made.model.metadata_props.update(say(exported))
     with save_as(path) as beside:
         made.save(beside, external_data=False)
-        require_same_on_random(model, _Session(beside), batch, tolerance=TOLERANCE)
+        require_same_on_random(model, _Session(beside), batches[0], tolerance=TOLERANCE)
+    return exported
 
 
 class _Session:

@@ -156,6 +156,9 @@ class MoveWatch:
         if call.grad and self._moved:
             self._settle()
 
+    def on_rest(self) -> None:
+        self._moved = []  # holds optimizers and weights of the user's
+
     def _compare(self, step: Step, looked_at: list[tuple[Tensor, list[float]]], facts: dict[int, FrozenMove]) -> None:
         """Whether a step has moved these tensors, which were looked at before it."""
         for tensor, values in looked_at:
