@@ -15,11 +15,13 @@ from torch.optim import Adam, Optimizer
 from torch.optim import optimizer as hooks
 
 from instep.optim.fused_adam import FusedAdam
+from instep.optim.without_dynamo import spare_dynamo, without_dynamo
 
 _ENGINE: Any = getattr(graph, "_engine_run_backward", None)
 _OWN_BACKWARD = (Tensor.backward, torch.autograd.backward)
 _WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__  # what torch puts around the step of every class
 _ADAM_STEP: Any = getattr(Adam.step, "__wrapped__", None) if getattr(Adam.step, "__code__", None) is _WRAPPER else Adam.step
+spare_dynamo()
 _HOOKS_OF_ALL: tuple[dict[int, Any], ...] = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
 
 
@@ -35,19 +37,19 @@ def backward(value: Tensor) -> None:
 def step(optimizer: Optimizer, fused: FusedAdam | None = None) -> None:
     """`optimizer.step()`; `fused` makes it where it can."""
     function: Any = type(optimizer).step
+    if getattr(function, "__code__", None) is not _WRAPPER or "step" in vars(optimizer):  # as torch's schedulers set it, to count
+        optimizer.step()
+        return
     if (
-        getattr(function, "__code__", None) is not _WRAPPER
-        or "step" in vars(optimizer)  # as torch's schedulers set it, to count
-        or optimizer._optimizer_step_pre_hooks
+        optimizer._optimizer_step_pre_hooks
         or optimizer._optimizer_step_post_hooks
         or _HOOKS_OF_ALL[0]
         or _HOOKS_OF_ALL[1]
         or torch._C._autograd._profiler_enabled()
     ):
-        optimizer.step()
-        return
-    if fused is None or function.__wrapped__ is not _ADAM_STEP:
-        function.__wrapped__(optimizer)
+        Optimizer.profile_hook_step(without_dynamo(function.__wrapped__))(optimizer)
+    elif fused is None or function.__wrapped__ is not _ADAM_STEP:
+        without_dynamo(function.__wrapped__)(optimizer)
     elif not fused.step():
-        function.__wrapped__(optimizer)
+        without_dynamo(function.__wrapped__)(optimizer)
         fused.look()
