@@ -649,6 +649,23 @@ def test_the_plan_names_parameters_that_no_optimizer_holds() -> None:
     assert "in no group of the optimizer: 1.weight, 1.bias" in text.replace("\n", " ").replace("  ", " ")
 
 
+def test_the_plan_names_frozen_norms_whose_statistics_move() -> None:
+    def plan(*parts: str, by_hand: bool) -> str:
+        model = nn.Sequential(nn.Linear(FEATURES, 4), nn.BatchNorm1d(4), nn.InstanceNorm1d(4), nn.Linear(4, CLASSES))
+        if by_hand:
+            for part in parts:
+                model.get_submodule(part).requires_grad_(False)
+        else:
+            freeze(model, *parts)
+        return " ".join(repr(make(model)).split())
+
+    words = "frozen by hand, and their running statistics still move: 1; instep.freeze(model, …) keeps both"
+    assert words in plan("0", "1", by_hand=True)
+    assert "still move" not in plan("0", by_hand=True)  # the norm trains
+    assert "still move" not in plan("2", by_hand=True)  # it has no statistics
+    assert "still move" not in plan("0", "1", by_hand=False)
+
+
 def test_a_dry_run_leaves_no_trace(tmp_path: Path) -> None:
     trainer = make(folder=tmp_path / "run", valid=(X, Y))
     before = copy.deepcopy(trainer.model.state_dict())

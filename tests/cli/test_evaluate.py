@@ -2,12 +2,17 @@
 
 import json
 import re
+import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from cli.recorded import describe, described, trained
+from cli.recorded import KINDS, describe, described, trained
 from cli.said import BUILD, Instep
+from instep import load_model
 
 pytestmark = pytest.mark.usefixtures("build_file")
 
@@ -161,3 +166,79 @@ def test_test_data_is_evaluated_at_the_end_and_where_one_asks(instep: Instep) ->
     again = instep("evaluate", "runs/my", "--test", "--which", "latest", "--json")
     assert json.loads(again.out)["test/loss"] == pytest.approx(numbers["test/loss"])
     assert again.err == ""
+
+
+def test_new_samples_in_a_file_of_arrays(instep: Instep) -> None:
+    run = trained(instep)
+    x, y = np.random.default_rng(0).normal(size=(7, 4)), np.arange(7) % 3
+    np.savez("new.npz", x=x, y=y)
+    model = nn.Linear(4, 3)
+    load_model(model, run)
+    with torch.no_grad():
+        scores = model(torch.from_numpy(x).float())
+    said = instep("evaluate", str(run), "new.npz", "--json")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert found["new/loss"] == pytest.approx(nn.functional.cross_entropy(scores, torch.from_numpy(y)).item())
+    assert found["new/accuracy"] == pytest.approx((scores.argmax(1).numpy() == y).mean())
+    assert instep("evaluate", str(run), "new.npz").out.startswith("runs/my at step 4 on new.npz\n  new/loss ")
+    torch.save((torch.from_numpy(x), torch.from_numpy(y)), "new.pt")
+    assert json.loads(instep("evaluate", str(run), "new.pt", "--json").out) == found
+
+
+def test_arrays_that_cannot_be_evaluated(instep: Instep) -> None:
+    run = trained(instep)
+    np.save("x.npy", np.zeros((7, 4)))
+    np.savez("names.npz", a=np.zeros((7, 4)), b=np.zeros(7))
+    np.savez("wide.npz", x=np.zeros((7, 5)), y=np.zeros(7, dtype=int))
+    np.savez("classes.npz", x=np.zeros((7, 4)), y=np.full(7, 3))
+    needs = "and an evaluation needs inputs and targets; call them x and y in an .npz or .safetensors."
+    for name, words in {
+        "x.npy": f"x.npy has one array, {needs}",
+        "names.npz": f"names.npz has a, b, {needs}",
+        "wide.npz": "wide.npz does not go through the model: samples of float32 (5,), int64 (); it was trained on samples of "
+        "float32 (4,), int64 ().",
+        "classes.npz": "3",
+        "none.npz": "none.npz does not exist; name a file of inputs: .npy, .npz, .safetensors, .pt or .csv.",
+        "rows.csv": "rows.csv does not exist; name a file of rows.",
+    }.items():
+        said = instep("evaluate", str(run), name)
+        assert (said.code, said.out) == (2, "")
+        assert words in " ".join(said.err.split())
+    said = instep("evaluate", str(run), "wide.npz", "--test")
+    assert said.err == "instep: evaluate either wide.npz or --test, the test data of the file; leave one out.\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--pair"]])
+def test_new_rows_of_a_table_go_by_the_names_and_classes_of_the_training_data(instep: Instep, options: list[str]) -> None:
+    pytest.importorskip("pandas")
+    Path("kinds.py").write_text(textwrap.dedent(KINDS))
+    run = trained(instep, *options, file="kinds.py", folder="runs/kinds")
+    Path("rows.csv").write_text("kind,b,a\nused,1,-1\nused,0.5,2\nnew,-2,0\n")  # no old: its codes would be others
+    said = instep("evaluate", str(run), "rows.csv", "--json")
+    assert (said.code, said.err) == (0, "")
+    model = nn.Linear(2, 3)
+    load_model(model, run)
+    expected = nn.functional.cross_entropy(model(torch.tensor([[-1.0, 1.0], [2.0, 0.5], [0.0, -2.0]])), torch.tensor([2, 2, 0]))
+    found = json.loads(said.out)
+    assert found["rows/loss"] == pytest.approx(expected.item())
+    assert [sum(row) for row in found["tables"]["rows/confusion_matrix"]] == [1, 0, 2]
+    assert list(found["reports"]["rows"]["classes"]) == ["new", "old", "used"]
+    Path("odd.csv").write_text("kind,b,a\nnew,1,1\n\nlost,2,2\n")
+    said = instep("evaluate", str(run), "odd.csv")
+    words = "target 'kind' of odd.csv is 'lost' in line 4, which is no class of the training data; it has new, old, used."
+    assert (said.code, " ".join(said.err.split())) == (2, f"instep: {words}")
+    Path("few.csv").write_text("a,b\n1,1\n")
+    said = instep("evaluate", str(run), "few.csv")
+    assert said.err == "instep: few.csv lacks the target kind, so no loss can be worked out; predict() needs none.\n"
+    np.savez("new.npz", x=np.zeros((2, 2)), y=np.array([0, 1]))
+    assert instep("evaluate", str(run), "new.npz").code == 0
+
+
+def test_a_table_for_a_run_without_names(instep: Instep) -> None:
+    pytest.importorskip("pandas")
+    run = trained(instep)
+    Path("rows.csv").write_text("a,b,c,d,y\n1,2,3,4,0\n")
+    said = instep("evaluate", str(run), "rows.csv")
+    words = "rows.csv has columns by name, and the run was trained on data without such names; use .npz."
+    assert (said.code, " ".join(said.err.split())) == (2, f"instep: {words}")

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from cli.recorded import trained
+from cli.recorded import KINDS, trained
 from cli.said import BUILD, Instep
 from instep.checkpoint.interchange import load_model
 from instep.cli.export import describe
@@ -195,23 +195,6 @@ def test_a_table_for_a_run_without_names(instep: Instep) -> None:
     said = instep("predict", str(run), "rows.csv")
     assert said.code == 2
     assert said.err.startswith("instep: rows.csv has columns by name, and the run was trained on data without such names; use")
-
-
-KINDS = """
-    import pandas, torch
-    from torch import nn
-    from instep import Trainer
-    from instep.data import source
-
-    def build(pair: bool = False):
-        numbers = torch.randn(32, 2, generator=torch.Generator().manual_seed(0)).numpy()
-        kinds = pandas.Categorical(["new", "old", "used", "old"] * 8)
-        table = pandas.DataFrame({"a": numbers[:, 0], "b": numbers[:, 1], "kind": kinds})
-        train = (table[["a", "b"]], table["kind"]) if pair else source(table, target="kind")
-        model = nn.Linear(2, 3)
-        return Trainer(model, loss=nn.functional.cross_entropy, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-                       train=train, valid=0.25, metrics="f1_per_class", epochs=1, batch_size=8)
-"""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="needs pandas")

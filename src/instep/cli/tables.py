@@ -42,9 +42,20 @@ def inputs_of(frame: Any, description: Mapping[str, Any], path: Path) -> tuple[T
     if not kept.get("names"):
         raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npy.")
     target = ((description.get("settings") or {}).get("train") or {}).get("target") or "target"  # beside its frame it has no name
+    return _columns(frame, FrameLayout(tuple(kept["names"]), target), path, target_needed=False)
+
+
+def samples_of(frame: Any, layout: FrameLayout | None, path: Path) -> tuple[Tensor, Tensor]:
+    """The rows with their target, read as the training data of a run is."""
+    if layout is None:
+        raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npz.")
+    return _columns(frame, layout, path, target_needed=True)
+
+
+def _columns(frame: Any, layout: FrameLayout, path: Path, *, target_needed: bool) -> tuple[Tensor, Tensor]:
+    say_row = partial(_say_line, path, len(frame))
     try:
-        layout, say_row = FrameLayout(tuple(kept["names"]), target), partial(_say_line, path, len(frame))
-        return columns_of(frame, layout, str(path), target_needed=False, say_row=say_row)
+        return columns_of(frame, layout, str(path), target_needed=target_needed, say_row=say_row)
     except DescriptionError as error:
         raise WrongUse(str(error)) from None
 

@@ -34,7 +34,7 @@ from instep.run.fingerprint import Known, fingerprint
 from instep.run.git_commit import git_commit
 from instep.run.modules import HEAD, module_rows
 from instep.run.plain import digest, without_addresses
-from instep.run.random_modules import drawing_kinds, has_own_statistics
+from instep.run.random_modules import drawing_kinds, frozen_norms_that_move, has_own_statistics
 from instep.schedules import Schedule, sparkline
 from instep.schedules.drawing import turning_rates
 from instep.schedules.schedule import starting_lr
@@ -142,6 +142,9 @@ def description_notes(model: nn.Module, optimizers: Iterable[Optimizer], *, was_
     if missing:
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         notes.append(f"in no group of the optimizer: {', '.join(missing[:8])}{more}; these will not be trained")
+    if moving := frozen_norms_that_move(model):
+        told = listed(moving, most=3)
+        notes.append(f"frozen by hand, and their running statistics still move: {told}; instep.freeze(model, …) keeps both")
     for optimizer in optimizers:
         notes += option_notes(optimizer)
         if (advice := fused_advice(optimizer)) is not None:

@@ -1,9 +1,9 @@
-"""Modules whose training depends on how a batch is cut: those that draw, and batch norm."""
+"""Modules that do not only compute: those that draw, and norms whose statistics each batch changes."""
 
 from types import CodeType, FunctionType
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
 _DRAWS = frozenset(
@@ -26,6 +26,17 @@ def has_own_statistics(model: nn.Module) -> bool:
         isinstance(module, _BatchNorm) and not isinstance(module, nn.SyncBatchNorm) and module.training
         for module in model.modules()
     )
+
+
+def frozen_norms_that_move(model: nn.Module) -> list[str]:
+    """Norms without a weight that trains, in train mode: each batch changes what they do in an evaluation."""
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, _NormBase) and module.training and module.running_mean is not None:
+            parameters = list(module.parameters())
+            if parameters and not any(p.requires_grad for p in parameters):
+                found.append(name or type(module).__name__)
+    return found
 
 
 def _draws(module: nn.Module) -> bool:

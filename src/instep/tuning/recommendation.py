@@ -21,6 +21,7 @@ RULES_APART = 2.0  # decades between two rules at which they do not agree at all
 REPEATS_APART = 1.0  # decades between two repeats at which they do not
 ALONE = 0.5  # what one rule, or one sweep, agrees with itself
 DOUBTFUL = 0.3  # of confidence: below, the reason says how far apart the rules are
+CLEAR = 0.6  # of confidence: from here on the rules and the passes agree well
 UNSEEN = 0.5  # of the confidence is left where no fall, or no divergence, was seen
 REMEDY = "use larger batches, or more steps=."
 BLURRED = 0.5  # of the level: where not even so large a fall would stand out, the curve is noise
@@ -34,6 +35,11 @@ class Recommendation:
     rule: str | None
     reason: str
     confidence: float
+
+    @property
+    def agreement(self) -> str:
+        """The confidence in words: how far the rules agree, and the passes."""
+        return "well" if self.confidence >= CLEAR else "in part" if self.confidence >= DOUBTFUL else "little"
 
 
 def recommend(curve: Curve, sweeps: Sequence[Curve]) -> Recommendation:
