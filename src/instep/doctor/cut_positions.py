@@ -48,6 +48,8 @@ def shifted_by_hand(source: Tensor, outputs: list[Tensor], root: object) -> tupl
 def shifted_in(source: Tensor, target: Tensor, cut: Cut, *, close: bool = False) -> int | None:
     """As `shifted`, for a target that belongs to some positions of the source."""
     length, start, kept = cut
+    if source.layout is not torch.strided:
+        return None
     for axis in range(min(source.dim(), 3)):
         if source.shape[axis] == length and shifted(source.narrow(axis, start, kept), target, close=close) == axis:
             return axis

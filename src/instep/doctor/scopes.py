@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterable
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -66,3 +66,18 @@ def method_owner(locator: Locator) -> nn.Module | None:
     caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
     owner = local_names(caller).get("self") if caller is not None else None
     return owner if isinstance(owner, nn.Module) else None
+
+
+class MethodPlace(NamedTuple):
+    """A place in a method of a module, and in which module it runs."""
+
+    code: CodeType
+    offset: int  # in its bytecode: a line may have several calls
+    owner: int  # id of the module
+
+
+def method_place(locator: Locator) -> MethodPlace | None:
+    """Where the user's innermost function stands; None where it is no method of a module."""
+    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    owner = local_names(caller).get("self") if caller is not None else None
+    return MethodPlace(caller.f_code, caller.f_lasti, id(owner)) if caller is not None and isinstance(owner, nn.Module) else None

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from instep.doctor.arrivals import Arrivals
 from instep.doctor.bare_leaves import NOBODY, BareLeaves, leaves_of, sample, weight_shapes
 from instep.doctor.hub import Hub
+from instep.doctor.last_blocks import is_of_last
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
-from instep.doctor.scopes import holder_of
+from instep.doctor.scopes import MethodPlace, holder_of, method_place
 from instep.doctor.trace import Trace
 from instep.doctor.unfed_leaves import UnfedLeaves
 from instep.doctor.watch.backwards import Backward
@@ -73,6 +74,7 @@ class Dead:
     in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
     bare: bool = False  # no module that is called has it
     in_graph: bool = False  # losses depend on it by their graphs: a function of the user's own gives no gradient back
+    of_last: bool = False  # the same layer of other blocks is trained, and so is the rest of this block, the last one
 
 
 @record_class
@@ -105,6 +107,9 @@ class OwnerWatch:
         self._optimizers, self._calls = trace.part(Optimizers), trace.part(Calls)
         self._reachable: dict[int, set[int]] = {}  # root number -> ids of its modules
         self._owner: dict[int, tuple[weakref.ref[Tensor], str, int | None, bool, bool]] = {}
+        self._places: dict[
+            int, MethodPlace
+        ] = {}  # where the layer of each parameter is called, in the order of their first calls
         self._arrivals = Arrivals(trace, self._parameters)
         self._frozen: dict[int, Parameter] = {}  # seen without requires_grad
         self._bare = BareLeaves(hub.locator)
@@ -132,7 +137,10 @@ class OwnerWatch:
             return
         registered = root is None or self._is_registered(module, root)
         in_grad = self._call_grad and torch.is_grad_enabled()
+        place = method_place(self._hub.locator)
         for tensor in own:
+            if place is not None:
+                self._places[id(tensor)] = place
             number = root.number if root is not None else None
             self._owner[id(tensor)] = (weakref.ref(tensor), type(module).__name__, number, registered, in_grad)
 
@@ -356,7 +364,9 @@ class OwnerWatch:
             owner = self._owner.get(key)
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
-            yield key, Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._unfed.has(tensor))
+            dead = Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._unfed.has(tensor))
+            dead.of_last = called and not dead.in_graph and is_of_last(parameter, known, self._places)
+            yield key, dead
 
     def _bare_dead(self, record: OptimizerRecord, parameter: Parameter) -> Dead | None:
         """A tensor that no module in use has, in an optimizer whose other tensors are of that sort and get gradients."""
