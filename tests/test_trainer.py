@@ -659,11 +659,15 @@ def test_the_plan_names_frozen_norms_whose_statistics_move() -> None:
             freeze(model, *parts)
         return " ".join(repr(make(model)).split())
 
-    words = "frozen by hand, and their running statistics still move: 1; instep.freeze(model, …) keeps both"
+    words = (
+        "weights are frozen, and running statistics move in each forward in train mode: 1; "
+        'instep.freeze(model, "1") keeps them in eval mode'
+    )
     assert words in plan("0", "1", by_hand=True)
-    assert "still move" not in plan("0", by_hand=True)  # the norm trains
-    assert "still move" not in plan("2", by_hand=True)  # it has no statistics
-    assert "still move" not in plan("0", "1", by_hand=False)
+    assert words in plan("1.weight", "1.bias", by_hand=False)
+    assert "statistics move" not in plan("0", by_hand=True)  # the norm trains
+    assert "statistics move" not in plan("2", by_hand=True)  # it has no statistics
+    assert "statistics move" not in plan("0", "1", by_hand=False)
 
 
 def test_a_dry_run_leaves_no_trace(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,24 +190,48 @@ def test_new_samples_in_a_file_of_arrays(instep: Instep) -> None:
 def test_arrays_that_cannot_be_evaluated(instep: Instep) -> None:
     run = trained(instep)
     np.save("x.npy", np.zeros((7, 4)))
-    np.savez("names.npz", a=np.zeros((7, 4)), b=np.zeros(7))
-    np.savez("wide.npz", x=np.zeros((7, 5)), y=np.zeros(7, dtype=int))
-    np.savez("classes.npz", x=np.zeros((7, 4)), y=np.full(7, 3))
-    needs = "and an evaluation needs inputs and targets; call them x and y in an .npz or .safetensors."
+    arrays: dict[str, dict[str, Any]] = {
+        "names": {"a": np.zeros((7, 4)), "b": np.zeros(7)},
+        "wide": {"x": np.zeros((7, 5)), "y": np.zeros(7, dtype=int)},
+        "classes": {"x": np.zeros((7, 4)), "y": np.full(7, 3)},
+        "halves": {"x": np.zeros((7, 4)), "y": np.full(7, 0.5)},
+        "lengths": {"x": np.zeros((7, 4)), "y": np.zeros(6, dtype=int)},
+        "empty": {"x": np.zeros((0, 4)), "y": np.zeros(0, dtype=int)},
+    }
+    for name, named in arrays.items():
+        np.savez(f"{name}.npz", **named)
     for name, words in {
-        "x.npy": f"x.npy has one array, {needs}",
-        "names.npz": f"names.npz has a, b, {needs}",
+        "x.npy": "x.npy holds one array, and a sample of the training data is 2 arrays; call them x and y in an .npz or "
+        ".safetensors.",
+        "names.npz": "names.npz has a, b, and an evaluation needs inputs and targets; call them x and y in an .npz or "
+        ".safetensors.",
         "wide.npz": "wide.npz does not go through the model: samples of float32 (5,), int64 (); it was trained on samples of "
         "float32 (4,), int64 ().",
-        "classes.npz": "3",
+        "classes.npz": "sample 0 of classes: label 3 is none of the 3 classes",
+        "halves.npz": "halves.npz has float64 where the run was trained on int64, and they are no whole numbers.",
+        "lengths.npz": "the columns of lengths have different lengths: 7, 6.",
+        "empty.npz": "empty holds no sample",
         "none.npz": "none.npz does not exist; name a file of inputs: .npy, .npz, .safetensors, .pt or .csv.",
         "rows.csv": "rows.csv does not exist; name a file of rows.",
     }.items():
         said = instep("evaluate", str(run), name)
-        assert (said.code, said.out) == (2, "")
+        assert (said.code, said.out) == (2, ""), name
         assert words in " ".join(said.err.split())
     said = instep("evaluate", str(run), "wide.npz", "--test")
     assert said.err == "instep: evaluate either wide.npz or --test, the test data of the file; leave one out.\n"
+    said = instep("evaluate", str(run), "classes.npz", "--weights", "ema")
+    assert "takes averaged weights, and this run keeps none" in " ".join(said.err.split())
+
+
+def test_whole_numbers_may_be_written_as_others(instep: Instep) -> None:
+    run = trained(instep)
+    x, y = np.random.default_rng(0).normal(size=(7, 4)), np.arange(7) % 3
+    np.savez("new.npz", x=x, y=y)
+    np.savez("floats.npz", x=x, y=y.astype(float), weight=np.ones(7))
+    found = json.loads(instep("evaluate", str(run), "new.npz", "--json").out)
+    said = instep("evaluate", str(run), "floats.npz", "--json")
+    assert said.err == "note: floats.npz has arrays that are not used: weight\n"
+    assert json.loads(said.out)["floats/loss"] == found["new/loss"]
 
 
 @pytest.mark.parametrize("options", [[], ["--pair"]])
@@ -242,3 +267,104 @@ def test_a_table_for_a_run_without_names(instep: Instep) -> None:
     said = instep("evaluate", str(run), "rows.csv")
     words = "rows.csv has columns by name, and the run was trained on data without such names; use .npz."
     assert (said.code, " ".join(said.err.split())) == (2, f"instep: {words}")
+
+
+NUMBERS = """
+    import pandas, torch
+    from torch import nn
+    from instep import Trainer
+    from instep.data import source
+
+    def build():
+        model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)).double()
+        large = [1.7e9 + place for place in range(16)]
+        table = pandas.DataFrame({"a": large, "b": [0.5] * 16, "y": [place + 0.5 for place in range(16)]})
+        return Trainer(model, loss=nn.functional.mse_loss, optimizer=torch.optim.SGD(model.parameters(), lr=1e-20),
+                       train=source(table, target="y"), epochs=1, batch_size=8)
+"""
+
+
+def test_a_target_of_numbers_makes_no_classes_and_doubles_are_not_rounded(instep: Instep) -> None:
+    pytest.importorskip("pandas")
+    Path("numbers.py").write_text(textwrap.dedent(NUMBERS))
+    run = trained(instep, file="numbers.py", folder="runs/numbers")
+    Path("rows.csv").write_text("y,b,a\n3,1,1700000001\n-2,1,1700000003\n")  # whole, and more digits than float32 has
+    model = nn.Sequential(nn.Linear(2, 1), nn.Flatten(0)).double()
+    load_model(model, run)
+    with torch.no_grad():
+        output = model(torch.tensor([[1700000001.0, 1.0], [1700000003.0, 1.0]], dtype=torch.float64))
+    said = instep("evaluate", str(run), "rows.csv", "--json")
+    found = json.loads(said.out)
+    expected = nn.functional.mse_loss(output, torch.tensor([3.0, -2.0], dtype=torch.float64)).item()
+    assert found["rows/loss"] == pytest.approx(expected, rel=1e-9)
+    assert "tables" not in found
+
+
+def test_classes_are_those_of_the_run_as_they_are_written(instep: Instep) -> None:
+    """Names that pandas takes for numbers, truth values and gaps; and training data that has another class by now."""
+    pytest.importorskip("pandas")
+    text = textwrap.dedent(KINDS).replace('["new", "old", "used", "old"]', '["0", "NA", "True", "NA"]')
+    Path("kinds.py").write_text(text)
+    run = trained(instep, file="kinds.py", folder="runs/kinds")
+    Path("rows.csv").write_text("kind,b,a\nTrue,1,-1\nNA,0.5,2\n0,-2,0\n")
+    said = instep("evaluate", str(run), "rows.csv", "--json")
+    assert (said.code, said.err) == (0, "")
+    found = json.loads(said.out)
+    assert [sum(row) for row in found["tables"]["rows/confusion_matrix"]] == [1, 1, 1]
+    Path("kinds.py").write_text(
+        text.replace('["0", "NA", "True", "NA"] * 8', '["0", "NA", "True", "NA"] * 8, ["-", "0", "NA", "True"]')
+    )
+    said = instep("evaluate", str(run), "rows.csv", "--json")
+    assert "this is not the data of the run" in said.err
+    assert json.loads(said.out) == found
+    Path("none.csv").write_text("kind,b,a\n")
+    said = instep("evaluate", str(run), "none.csv")
+    assert said.err.endswith("instep: none.csv has no rows.\n")
+
+
+NAMED = """
+    import torch
+    from torch import nn
+    from instep import Trainer
+    from instep.data import source
+
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = nn.Linear(3, 2)
+
+        def forward(self, p, q):
+            return self.line(torch.cat([p, q], dim=1))
+
+    def build(jitter: bool = False):
+        model = Pair()
+        columns = {"p": torch.randn(16, 1), "q": torch.randn(16, 2), "label": torch.arange(16) % 2}
+        return Trainer(model, loss=nn.functional.cross_entropy, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                       train=source(columns, target="label", batch_transform=(lambda batch: batch) if jitter else None),
+                       epochs=1, batch_size=8)
+"""
+
+
+def test_several_inputs_go_by_their_names(instep: Instep) -> None:
+    Path("named.py").write_text(textwrap.dedent(NAMED))
+    run = trained(instep, file="named.py", folder="runs/named")
+    named: dict[str, Any] = {"p": np.zeros((4, 1)), "q": np.ones((4, 2)), "label": np.array([0, 1, 1, 0])}
+    for file in ("new", "p", "label"):  # also a file of the name of an entry
+        np.savez(f"{file}.npz", **named)
+    found = json.loads(instep("evaluate", str(run), "new.npz", "--json").out)
+    for file in ("p", "label"):
+        numbers = json.loads(instep("evaluate", str(run), f"{file}.npz", "--json").out)
+        assert found["new/loss"] in numbers.values()
+    np.savez("few.npz", p=named["p"], label=named["label"])
+    said = instep("evaluate", str(run), "few.npz")
+    words = "few.npz has p, label, and an evaluation needs inputs and targets; call them p, q and the target in an .npz or"
+    assert (said.code, " ".join(said.err.split())) == (2, f"instep: {words} .safetensors.")
+
+
+def test_a_transform_that_new_samples_do_not_go_through_is_said(instep: Instep) -> None:
+    Path("named.py").write_text(textwrap.dedent(NAMED))
+    run = trained(instep, "--jitter", file="named.py", folder="runs/named")
+    np.savez("new.npz", p=np.zeros((4, 1)), q=np.ones((4, 2)), label=np.array([0, 1, 1, 0]))
+    said = instep("evaluate", str(run), "new.npz")
+    words = "note: new.npz does not go through the batch_transform of the training data; it must hold what comes out"
+    assert (said.code, " ".join(said.err.split())) == (0, words)

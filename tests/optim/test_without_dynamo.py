@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 from typing import Any
+from unittest import mock
 
 import pytest
+import torch
+
+from instep.optim.without_dynamo import spare_dynamo
 
 # One new process: what was imported in this one, by other tests, cannot be taken back.
 PROGRAM = """
@@ -58,13 +62,30 @@ def modes():
     torch.optim.SGD._init_group = step
     return [found, torch.is_grad_enabled()]
 
-before = [all_fits(), cycle(), modes()]
+def changed_arguments():
+    model, found = net(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.register_step_pre_hook(lambda _, args, kwargs: (args, {"closure": lambda: found.append(1) or torch.zeros(())}))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    from instep.loop import torch_calls
+    torch_calls.step(optimizer)
+    return [found, model.weight.tolist()]
+
+before = [all_fits(), cycle(), modes(), changed_arguments()]
 SAID["imported by training"] = dynamo()
 SAID["heard"] = HEARD[:]
 HEARD.clear()
 
 import torch._dynamo
-after = [all_fits(), cycle(), modes()]
+@torch.compile(backend="eager")
+def make_and_forward(x):
+    made = torch.optim.SGD(net().parameters(), lr=0.1)
+    made.add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+    return x.sum()
+SAID["made in a compiled function"] = torch.equal(make_and_forward(X), X.sum())
+torch._dynamo.utils.counters.clear()
+after = [all_fits(), cycle(), modes(), changed_arguments()]
 SAID["same numbers"] = before == after
 SAID["heard the same"] = HEARD == SAID["heard"]
 model = net()
@@ -108,3 +129,12 @@ def test_once_it_is_imported_the_methods_are_torchs_own(said: dict[str, Any]) ->
     assert said["torch's own"] == [True] * 4
     assert said["breaks"] == 1
     assert said["gradient"] is True
+    assert said["made in a compiled function"] is True
+
+
+def test_methods_that_somebody_replaced_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced = mock.MagicMock()
+    monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", replaced)
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    spare_dynamo()
+    assert torch.optim.Optimizer.zero_grad is replaced

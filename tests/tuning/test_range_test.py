@@ -176,7 +176,9 @@ def test_as_text() -> None:
     assert lines[11].index("0.01") < column < lines[11].index("0.1 ")  # the mark stands under its learning rate
     assert "  ▲  before divergence  0.0667" in lines
     assert "  v  valley             0.00464" in lines
-    assert lines[-3].startswith("suggestion 0.0667 (confidence 0.37 of 1, the rules and the passes")
+    assert " ".join(lines[-4:]).startswith(
+        "suggestion 0.0667 (confidence 0.37 of 1: the rules agree in part, the passes agree well): the"
+    )
     assert max(map(len, lines)) <= 80
     assert "no suggestion: flat: " in str(RangeTest((curve([2.0] * 5),)))
 
@@ -225,7 +227,7 @@ def test_plot_has_the_curves_and_the_reason() -> None:
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("learning rate", "Loss")
     assert "before divergence: 0.0667 (suggested)" in axes.get_legend_handles_labels()[1]
     (caption,) = axes.texts
-    assert caption.get_text().startswith("suggestion 0.0667 (confidence 0.37 of 1, the rules and the passes")
+    assert caption.get_text().startswith("suggestion 0.0667 (confidence 0.37 of 1: the rules agree ")
 
 
 def test_json_has_everything() -> None:

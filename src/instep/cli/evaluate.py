@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,8 +72,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _evaluate_file(found: rebuild.RebuiltRun, path: Path, data: Any, weights: Kind | None) -> Evaluation:
-    """The numbers are called after the file: rows/loss for rows.csv."""
+    """The numbers are called after the file: rows/loss for rows.csv; with its ending where the data has an entry of that name."""
     example = rebuild.example_batch(found.trainer, 1)
-    samples = given_data.as_samples(data, found, path, example)
-    with given_data.explained(path, samples, example):
-        return found.trainer.evaluate({path.stem: samples}, weights=weights, report=True)
+    samples = given_data.read_samples(data, found, path, example)
+    name = path.name if isinstance(data, Mapping) and path.stem in data else path.stem
+    with given_data.explain_misfit(path, samples, example):
+        return found.trainer.evaluate({name: samples}, weights=weights, report=True)

@@ -1,21 +1,25 @@
 """A file of samples that a command is given, as the model of a run takes them: by the names and types of its training data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.cli import arrays, rebuild, tables
-from instep.cli.border import WrongUse
+from instep.cli.border import YELLOW, WrongUse, say
 from instep.data.inputs import inputs_of
 from instep.data.sources.underlying import frame_layout
 from instep.data.structure import columns, map_columns
 from instep.errors import InstepError
+from instep.run.run_files import section
+from instep.text import listed
 
 INPUTS = ("x", "input", "inputs")
 TARGETS = ("y", "target", "targets", "label", "labels")
+TRANSFORMS = ("transform", "batch_transform")
 
 
 def read(path: Path) -> Any:
@@ -23,43 +27,88 @@ def read(path: Path) -> Any:
     return tables.read(path) if tables.is_table(path) else arrays.read(path)
 
 
-def as_inputs(data: Any, found: rebuild.RebuiltRun, path: Path, example: Any) -> Any:
-    """The inputs alone."""
+def read_inputs(data: Any, found: rebuild.RebuiltRun, path: Path, example: Any) -> Any:
+    """The inputs alone, of what was read; `example` is a sample of the training data."""
+    inputs = inputs_of(example)
     if tables.is_table(path):
-        data = tables.inputs_of(data, found.run.description, path)
-    elif isinstance(data, Mapping) and not isinstance(inputs_of(example), Mapping):
+        data = tables.inputs_of(data, found.run.description, path, _float_type(example))
+    elif isinstance(data, Mapping) and not isinstance(inputs, Mapping):
         data = _only(data, path)
-    return _typed(data, example)
+    return _as_trained(data, inputs if isinstance(data, Mapping | Tensor) else example, path)
 
 
-def as_samples(data: Any, found: rebuild.RebuiltRun, path: Path, example: Any) -> Any:
-    """Inputs and targets."""
+def read_samples(data: Any, found: rebuild.RebuiltRun, path: Path, example: Any) -> Any:
+    """Inputs and targets, of what was read."""
     if tables.is_table(path):
-        data = tables.samples_of(data, frame_layout(found.trainer.run.feed.train), path)
-    elif not isinstance(example, Mapping):
-        data = _pair(data, path)
-    return _typed(data, example)
+        layout = frame_layout(found.trainer.run.feed.train)
+        target = None if layout is None else layout.target
+        samples: Any = tables.samples_of(data, found.run.description, path, _float_type(example), target)
+    else:
+        samples = _samples(data, found.run.description, path, example)
+    _note_transforms(found, path)
+    return _as_trained(samples, example, path)
 
 
 @contextmanager
-def explained(path: Path, data: Any, example: Any) -> Iterator[None]:
-    """What the model makes of data that is not like that of its training is an error about the file."""
+def explain_misfit(path: Path, data: Any, example: Any) -> Iterator[None]:
+    """An error of the model about data that is not like that of its training says so."""
     try:
         yield
     except Exception as error:
-        said = f"{path} does not go through the model: {_forms(data)}; it was trained on {_forms(example)}."
-        raise WrongUse(said) from (None if isinstance(error, InstepError) else error)
+        has, wants = _forms(data), _forms(example)
+        if has != wants:
+            said = f"{path} does not go through the model: {has}; it was trained on {wants}."
+            raise WrongUse(said) from (None if isinstance(error, InstepError) else error)
+        if isinstance(error, InstepError):
+            raise WrongUse(str(error)) from None
+        raise
 
 
-def _pair(data: Any, path: Path) -> Any:
-    if isinstance(data, tuple | list) and len(data) == 2:
-        return tuple(data)
-    names = list(data) if isinstance(data, Mapping) else []
-    found = [next((name for name in likely if name in names), None) for likely in (INPUTS, TARGETS)]
-    if None in found:
-        has = f"has {', '.join(names)}" if names else "has one array"
-        raise WrongUse(f"{path} {has}, and an evaluation needs inputs and targets; call them x and y in an .npz or .safetensors.")
-    return tuple(data[name] for name in found)
+# --- What a file of arrays holds
+
+
+def _samples(data: Any, description: Mapping[str, Any], path: Path, example: Any) -> Any:
+    """The arrays in the structure of a sample."""
+    if isinstance(example, tuple | list):
+        if isinstance(data, tuple | list) and len(data) == len(example):
+            return tuple(data)
+        if isinstance(data, Mapping):
+            return _by_name(data, description, path, example)
+    elif isinstance(example, Mapping) == isinstance(data, Mapping):
+        return data
+    raise WrongUse(f"{path} holds {_kind(data)}, and a sample of the training data is {_kind(example)}; {_way(example)}.")
+
+
+def _by_name(data: Mapping[str, Any], description: Mapping[str, Any], path: Path, example: Any) -> Any:
+    own = section(section(description, "settings"), "train").get("target")
+    target = _first([own, *TARGETS] if isinstance(own, str) else TARGETS, data)
+    given = inputs_of(example)
+    used = [*given] if isinstance(given, Mapping) else [_first(INPUTS, data)]
+    missing = [*(name for name in used if name not in data), *([] if target in data else [target])]
+    if len(example) != 2 or missing:
+        raise WrongUse(f"{path} has {', '.join(data)}, and an evaluation needs inputs and targets; {_way(example)}.")
+    if left := [name for name in data if name not in (*used, target)]:
+        say(f"{path} has arrays that are not used: {listed(left)}", YELLOW, who="note")
+    return {name: data[name] for name in used} if isinstance(given, Mapping) else data[used[0]], data[target]
+
+
+def _way(example: Any) -> str:
+    """How a file can hold what the model was trained on."""
+    given = inputs_of(example)
+    if isinstance(example, tuple | list) and (len(example) != 2 or isinstance(given, tuple | list)):
+        return "save it with torch.save as a .pt file of the same structure"
+    names = f"{', '.join(given)} and the target" if isinstance(given, Mapping) else "x and y"
+    return f"call them {names} in an .npz or .safetensors"
+
+
+def _kind(data: Any) -> str:
+    if isinstance(data, Tensor):
+        return "one array"
+    return f"{len(data)} arrays{' by name' if isinstance(data, Mapping) else ''}" if hasattr(data, "__len__") else "no array"
+
+
+def _first(names: Sequence[str], data: Mapping[str, Any]) -> str:
+    return next((name for name in names if name in data), names[0])
 
 
 def _only(data: Mapping[str, Any], path: Path) -> Any:
@@ -72,16 +121,37 @@ def _only(data: Mapping[str, Any], path: Path) -> Any:
     return data[likely[0]]
 
 
-def _typed(data: Any, example: Any) -> Any:
-    """In the precision of the training."""
-    wanted = [column.dtype for column in columns(example) if _is_float(column)]
-    return map_columns(lambda column: column.to(wanted[0]) if wanted and _is_float(column) else column, data)
+# --- Types
 
 
-def _is_float(column: Any) -> bool:
-    return isinstance(column, Tensor) and column.is_floating_point()
+def _float_type(example: Any) -> torch.dtype:
+    return next((c.dtype for c in columns(example) if isinstance(c, Tensor) and c.is_floating_point()), torch.float32)
+
+
+def _as_trained(data: Any, example: Any, path: Path) -> Any:
+    """Each column in the type that the training data has at its place, where that changes no value but by rounding."""
+    wanted = [column for column in columns(example) if isinstance(column, Tensor)]
+    if len(wanted) != sum(isinstance(column, Tensor) for column in columns(data)):
+        return data
+    types = iter(wanted)
+    return map_columns(lambda column: _cast(column, next(types).dtype, path) if isinstance(column, Tensor) else column, data)
+
+
+def _cast(column: Tensor, dtype: torch.dtype, path: Path) -> Tensor:
+    cast = column.to(dtype)
+    if column.is_floating_point() and not cast.is_floating_point() and not torch.equal(cast.to(column.dtype), column):
+        has, wants = (str(each).removeprefix("torch.") for each in (column.dtype, dtype))
+        raise WrongUse(f"{path} has {has} where the run was trained on {wants}, and they are no whole numbers.")
+    return cast
 
 
 def _forms(batch: Any) -> str:
-    told = [f"{str(c.dtype).removeprefix('torch.')} {tuple(c.shape[1:])}" for c in columns(batch) if isinstance(c, Tensor)]
-    return f"samples of {', '.join(told)}" if told else type(batch).__name__
+    shown = [f"{str(c.dtype).removeprefix('torch.')} {tuple(c.shape[1:])}" for c in columns(batch) if isinstance(c, Tensor)]
+    return f"samples of {', '.join(shown)}" if shown else type(batch).__name__
+
+
+def _note_transforms(found: rebuild.RebuiltRun, path: Path) -> None:
+    """Without validation data nothing says whether new samples go through the transforms of the training data."""
+    feed, train = found.trainer.run.feed, section(section(found.run.description, "settings"), "train")
+    if names := " and the ".join(name for name in TRANSFORMS if train.get(name) is not None and not feed.valid):
+        say(f"{path} does not go through the {names} of the training data; it must hold what comes out", YELLOW, who="note")

@@ -46,8 +46,8 @@ def run(arguments: Sequence[str]) -> int:
     with contextlib.redirect_stdout(sys.stderr):  # what the user's file prints
         found = rebuild.rebuild(own.run, own.which, own.file, own.weights)
         example = rebuild.example_batch(found.trainer, 1)
-        inputs = given_data.as_inputs(data, found, own.data, example)
-        with given_data.explained(own.data, inputs, example):
+        inputs = given_data.read_inputs(data, found, own.data, example)
+        with given_data.explain_misfit(own.data, inputs, example):
             predictions = found.trainer.predict(inputs, weights=found.weights)
     classes = class_names(found.run.description)
     if own.output is None:

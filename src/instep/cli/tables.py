@@ -2,16 +2,18 @@
 
 import csv
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from instep.cli.border import WrongUse
 from instep.data.sources.frame import FrameLayout, columns_of
 from instep.errors import DescriptionError
+from instep.run.run_files import section
 
 ENDINGS = (".csv", ".parquet")
 
@@ -36,26 +38,46 @@ def read(path: Path) -> Any:
         raise WrongUse(f"{path} cannot be read: {next(iter(str(error).splitlines()), type(error).__name__)}") from None
 
 
-def inputs_of(frame: Any, description: Mapping[str, Any], path: Path) -> tuple[Tensor, Tensor]:
+def inputs_of(frame: Any, description: Mapping[str, Any], path: Path, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The rows as the model of a run takes them: the columns that it was trained on, by the names that the run kept."""
-    kept = (description.get("data") or {}).get("train") or {}
+    return _columns(frame, _kept_layout(description, path), path, dtype, target_needed=False)
+
+
+def samples_of(
+    frame: Any, description: Mapping[str, Any], path: Path, dtype: torch.dtype, target: str | Sequence[str] | None
+) -> tuple[Tensor, Tensor]:
+    """The rows with their target, its classes by the names that the run kept; `target` as the training data has it now."""
+    layout = _kept_layout(description, path, target)
+    texts = {name: _texts(frame, path, name) for name in layout.classes if name in frame.columns}
+    return _columns(frame.assign(**texts) if texts else frame, layout, path, dtype, target_needed=True)
+
+
+def _kept_layout(description: Mapping[str, Any], path: Path, target: str | Sequence[str] | None = None) -> FrameLayout:
+    kept = section(section(description, "data"), "train")
     if not kept.get("names"):
-        raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npy.")
-    target = ((description.get("settings") or {}).get("train") or {}).get("target") or "target"  # beside its frame it has no name
-    return _columns(frame, FrameLayout(tuple(kept["names"]), target), path, target_needed=False)
-
-
-def samples_of(frame: Any, layout: FrameLayout | None, path: Path) -> tuple[Tensor, Tensor]:
-    """The rows with their target, read as the training data of a run is."""
-    if layout is None:
         raise WrongUse(f"{path} has columns by name, and the run was trained on data without such names; use .npz.")
-    return _columns(frame, layout, path, target_needed=True)
+    # Beside its frame a target has no name in the settings.
+    named = section(section(description, "settings"), "train").get("target") or target or "target"
+    classes = {name: tuple(map(str, values)) for name, values in section(kept, "classes").items()}
+    has_whole = str((kept.get("columns") or [""])[-1]).startswith(("torch.int", "torch.uint", "torch.bool"))
+    targets = [named] if isinstance(named, str) else list(named)
+    return FrameLayout(tuple(kept["names"]), named, classes, frozenset(targets if has_whole else ()))
 
 
-def _columns(frame: Any, layout: FrameLayout, path: Path, *, target_needed: bool) -> tuple[Tensor, Tensor]:
+def _texts(frame: Any, path: Path, name: str) -> list[str]:
+    """A column of class names as it is written: pandas takes 0 for a number, True for a truth value and NA for a gap."""
+    if path.suffix != ".csv":
+        return [str(value) for value in frame[name]]
+    pandas = importlib.import_module("pandas")
+    return list(pandas.read_csv(path, usecols=[name], dtype=str, keep_default_na=False)[name])
+
+
+def _columns(frame: Any, layout: FrameLayout, path: Path, dtype: torch.dtype, *, target_needed: bool) -> tuple[Tensor, Tensor]:
+    if not len(frame):
+        raise WrongUse(f"{path} has no rows.")
     say_row = partial(_say_line, path, len(frame))
     try:
-        return columns_of(frame, layout, str(path), target_needed=target_needed, say_row=say_row)
+        return columns_of(frame, layout, str(path), dtype=dtype, target_needed=target_needed, say_row=say_row)
     except DescriptionError as error:
         raise WrongUse(str(error)) from None
 

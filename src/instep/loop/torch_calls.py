@@ -3,7 +3,7 @@
 `Tensor.backward()` takes lists of tensors, chosen inputs and tensor subclasses; `Optimizer.step()` makes an entry for the
 profiler and calls hooks. For one plain loss and an optimizer without hooks that is a tenth of the update of a small model. What
 they come to is called here at once; where somebody has a hook, a profiler, a subclass or a method of their own, it is torch's
-own call.
+own call. Importing this file also keeps torch's optimizers from importing `torch._dynamo` (optim/without_dynamo.py).
 """
 
 from typing import Any
@@ -21,7 +21,6 @@ _ENGINE: Any = getattr(graph, "_engine_run_backward", None)
 _OWN_BACKWARD = (Tensor.backward, torch.autograd.backward)
 _WRAPPER = Optimizer.profile_hook_step(lambda: None).__code__  # what torch puts around the step of every class
 _ADAM_STEP: Any = getattr(Adam.step, "__wrapped__", None) if getattr(Adam.step, "__code__", None) is _WRAPPER else Adam.step
-spare_dynamo()
 _HOOKS_OF_ALL: tuple[dict[int, Any], ...] = (hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks)
 
 
@@ -53,3 +52,6 @@ def step(optimizer: Optimizer, fused: FusedAdam | None = None) -> None:
     elif not fused.step():
         without_dynamo(function.__wrapped__)(optimizer)
         fused.look()
+
+
+spare_dynamo()

@@ -2,9 +2,11 @@
 
 torch imports it when the first optimizer is made, and in every `step()`, only so that a compiled function leaves these methods
 alone: 1,000 modules, nearly half of the time from the start of a process to its first update, and 90 MB. A process that has not
-imported it compiles nothing, so there is nothing to be left alone by. As soon as it is imported, torch's own code runs.
+imported it compiles nothing, so there is nothing to be left alone by. From the first call after it is imported, torch's own code
+runs; that first one may itself be traced.
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +36,7 @@ def spare_dynamo() -> None:
     for name in _METHODS:
         method = getattr(Optimizer, name)
         inner: Any = getattr(method, "__wrapped__", None)
-        if method.__code__ is _DISABLED and not hasattr(inner, _CACHE):
+        if getattr(method, "__code__", None) is _DISABLED and getattr(inner, _CACHE, None) is None:
             setattr(inner, _CACHE, _until_dynamo(method, inner))
 
 
@@ -42,23 +44,23 @@ def _until_dynamo(method: Callable[..., object], inner: Callable[..., object]) -
     def call(*args: Any, **kwargs: Any) -> object:
         if _DYNAMO not in sys.modules:
             return inner(*args, **kwargs)
-        if getattr(inner, _CACHE, None) is call:
-            delattr(inner, _CACHE)  # and torch puts its own there
+        setattr(inner, _CACHE, None)  # and torch puts its own there; a `del` cannot be traced
         return method(*args, **kwargs)
 
     return call
 
 
-def without_dynamo(step: Any) -> Callable[[Optimizer], object]:
+def without_dynamo(step: Any) -> Callable[..., object]:
     """The same step of a class of torch's, where its decorator would import dynamo; else the step as it is."""
     if _DYNAMO in sys.modules or _WITH_GRAD_MODE is None or getattr(step, "__code__", None) is not _WITH_GRAD_MODE:
         return step  # type: ignore[no-any-return]
 
-    def call(optimizer: Optimizer) -> object:
+    @functools.wraps(step)
+    def call(optimizer: Optimizer, *args: Any, **kwargs: Any) -> object:
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(optimizer.defaults["differentiable"])
         try:
-            return step.__wrapped__(optimizer)
+            return step.__wrapped__(optimizer, *args, **kwargs)
         finally:
             torch.set_grad_enabled(before)
 

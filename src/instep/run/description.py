@@ -143,8 +143,10 @@ def description_notes(model: nn.Module, optimizers: Iterable[Optimizer], *, was_
         more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
         notes.append(f"in no group of the optimizer: {', '.join(missing[:8])}{more}; these will not be trained")
     if moving := frozen_norms_that_move(model):
-        told = listed(moving, most=3)
-        notes.append(f"frozen by hand, and their running statistics still move: {told}; instep.freeze(model, …) keeps both")
+        way = f'instep.freeze(model, "{moving[0]}") keeps them in eval mode'
+        notes.append(
+            f"weights are frozen, and running statistics move in each forward in train mode: {listed(moving, most=3)}; {way}"
+        )
     for optimizer in optimizers:
         notes += option_notes(optimizer)
         if (advice := fused_advice(optimizer)) is not None:

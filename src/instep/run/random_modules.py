@@ -1,4 +1,4 @@
-"""Modules that do not only compute: those that draw, and norms whose statistics each batch changes."""
+"""Modules whose training depends on how a batch is cut, those that draw and batch norm; and norms that move though frozen."""
 
 from types import CodeType, FunctionType
 
@@ -32,7 +32,8 @@ def frozen_norms_that_move(model: nn.Module) -> list[str]:
     """Norms without a weight that trains, in train mode: each batch changes what they do in an evaluation."""
     found = []
     for name, module in model.named_modules():
-        if isinstance(module, _NormBase) and module.training and module.running_mean is not None:
+        has_statistics = isinstance(module, _NormBase) and module.running_mean is not None and module.momentum != 0.0
+        if has_statistics and module.training and module.track_running_stats:
             parameters = list(module.parameters())
             if parameters and not any(p.requires_grad for p in parameters):
                 found.append(name or type(module).__name__)

@@ -21,7 +21,7 @@ RULES_APART = 2.0  # decades between two rules at which they do not agree at all
 REPEATS_APART = 1.0  # decades between two repeats at which they do not
 ALONE = 0.5  # what one rule, or one sweep, agrees with itself
 DOUBTFUL = 0.3  # of confidence: below, the reason says how far apart the rules are
-CLEAR = 0.6  # of confidence: from here on the rules and the passes agree well
+CLEAR = 0.6  # of an agreement: from here on the rules, or the passes, agree well
 UNSEEN = 0.5  # of the confidence is left where no fall, or no divergence, was seen
 REMEDY = "use larger batches, or more steps=."
 BLURRED = 0.5  # of the level: where not even so large a fall would stand out, the curve is noise
@@ -35,11 +35,7 @@ class Recommendation:
     rule: str | None
     reason: str
     confidence: float
-
-    @property
-    def agreement(self) -> str:
-        """The confidence in words: how far the rules agree, and the passes."""
-        return "well" if self.confidence >= CLEAR else "in part" if self.confidence >= DOUBTFUL else "little"
+    basis: str = ""  # what the confidence is made of
 
 
 def recommend(curve: Curve, sweeps: Sequence[Curve]) -> Recommendation:
@@ -58,8 +54,8 @@ def recommend(curve: Curve, sweeps: Sequence[Curve]) -> Recommendation:
         return Recommendation(None, None, f"noise: on other batches {apart}; {REMEDY}", 0.0)
     if not curve.falls and None in repeats:
         return Recommendation(None, None, f"noise: the loss does not fall, and only sometimes rises at the end; {REMEDY}", 0.0)
-    confidence = _confidence(curve, rule, repeated)
-    return Recommendation(suggestion, rule, _reason(curve, rule) + _warning(curve, suggestion, confidence), confidence)
+    confidence, basis = _confidence(curve, rule, repeated)
+    return Recommendation(suggestion, rule, _reason(curve, rule) + _warning(curve, suggestion, confidence), confidence, basis)
 
 
 def why_none(curve: Curve) -> str | None:
@@ -122,12 +118,22 @@ def _warning(curve: Curve, suggestion: float, confidence: float) -> str:
     return f" But the rules disagree, from {span}: a short cycle may diverge here; smaller is safer."
 
 
-def _confidence(curve: Curve, rule: str, repeated: float | None) -> float:
-    """How far the other rules agree with this one, times how far the repeats agree, each from 0 to 1."""
+def _confidence(curve: Curve, rule: str, repeated: float | None) -> tuple[float, str]:
+    """How far the other rules agree with this one, times how far the repeats agree, each from 0 to 1; and that in words."""
     rules = rules_of(curve)
     apart = [spread([rules[rule], lr]) for name, lr in rules.items() if name != rule]
     agreements = [max(0.0, 1 - decades / RULES_APART) for decades in apart if decades is not None]
     by_rules = sum(agreements) / len(agreements) if agreements else ALONE
     by_repeats = ALONE if repeated is None else 1 - repeated / REPEATS_APART
-    seen = 1.0 if curve.falls and curve.risen is not None else UNSEEN
-    return round(by_rules * by_repeats * seen, 2)
+    has_seen_all = curve.falls and curve.risen is not None
+    words = [
+        f"the rules agree {_how_far(by_rules)}" if agreements else "one rule applies",
+        "one pass was made" if repeated is None else f"the passes agree {_how_far(by_repeats)}",
+        *([] if curve.falls else ["no fall was seen"]),
+        *([] if curve.risen is not None else ["no divergence was seen"]),
+    ]
+    return round(by_rules * by_repeats * (1.0 if has_seen_all else UNSEEN), 2), ", ".join(words)
+
+
+def _how_far(agreement: float) -> str:
+    return "well" if agreement >= CLEAR else "in part" if agreement >= DOUBTFUL else "little"

@@ -40,8 +40,7 @@ def as_sentence(choice: Recommendation) -> str:
     """The recommendation in a sentence."""
     if choice.suggestion is None:
         return f"no suggestion: {choice.reason}"
-    agree = f"the rules and the passes agree {choice.agreement}"
-    return f"suggestion {rate(choice.suggestion)} (confidence {choice.confidence:.2f} of 1, {agree}): {choice.reason}"
+    return f"suggestion {rate(choice.suggestion)} (confidence {choice.confidence:.2f} of 1: {choice.basis}): {choice.reason}"
 
 
 def dots(curve: Curve, low: float, high: float, width: int = WIDTH) -> list[str]:

@@ -77,7 +77,7 @@ def columns_of(
     _require_values(x, layout.names, name, say_row)
     features = torch.from_numpy(x).to(dtype)
     if target_needed:
-        y = [_target(frame[known[column]], column, layout, name, say_row) for column in layout.targets]
+        y = [_as_layout(_target(frame[known[c]], c, layout, name, say_row), c, layout, name, say_row) for c in layout.targets]
     else:
         y = [torch.zeros(len(x), dtype=torch.int64 if column in layout.whole else dtype) for column in layout.targets]
     if isinstance(layout.target, str):
@@ -213,6 +213,21 @@ def _target(column: Any, label: str, layout: FrameLayout, name: str, say_row: Sa
         )
     numbers = _complete(numbers, label, name, say_row)
     return torch.from_numpy(np.array(numbers, dtype=np.int64 if numbers.dtype.kind in "iub" else np.float64))
+
+
+def _as_layout(values: Tensor, label: str, layout: FrameLayout, name: str, say_row: SayRow) -> Tensor:
+    """A target as whole numbers where the training data has such, as others where it has others: a file may write 3.0 as 3."""
+    if label not in layout.whole:
+        return values.double()
+    if not values.is_floating_point():
+        return values
+    whole = values.long()
+    if torch.equal(whole.double(), values):
+        return whole
+    row = int((whole.double() != values).nonzero()[0])
+    raise DescriptionError(
+        f"target {label!r} of {name} is {values[row].item():g} in {say_row(row)}, and the training data has whole numbers."
+    )
 
 
 def _codes(column: Any, label: str, classes: tuple[Any, ...], name: str, say_row: SayRow) -> Tensor:

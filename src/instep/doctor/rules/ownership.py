@@ -183,15 +183,14 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
         if record is None or record.totals.get("fresh", 0) < 20:
             continue
         mine = [fact for fact in dead if (fact.optimizer, fact.root) == (number, root)]
-        cut = [fact for fact in mine if fact.in_grad and not fact.of_last]
+        cut = [fact for fact in mine if fact.in_grad and not fact.unused]
         shown, model = cut or mine, "" if mine[0].bare else _root_name(trace, root)
         reason = "the loss does not depend on them" if mine[0].bare else "their layers take no part in the loss"
         if shown[0].in_graph:
             reason = "the loss depends on them, and a function on the way gives None for their gradient"
         elif shown[0].called:
             reason = "their layers are called, but nothing comes back" if cut else "their layers run under torch.no_grad()"
-            if not cut and shown[0].of_last:
-                reason = "what their layers give in the last block is not used, as it is in the others"
+            reason = reason if cut else shown[0].unused or reason
         yield Finding(
             "dead-parameter",
             f"{len(shown)} {f'parameters of {model}' if model else 'tensors'} in {record.name} "

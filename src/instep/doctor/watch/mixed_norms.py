@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Root
-from instep.doctor.watch.norms import ENOUGH, LIMIT, Norm, Norms, misfit
+from instep.doctor.watch.norms import ENOUGH, LIMIT, Norm, Norms, has_settled, misfit
 from instep.doctor.watch.swapped_norms import moved_as_a_whole, weights_of
 
 FOLLOWED = 16  # norms whose steps are followed
@@ -91,7 +91,8 @@ class MixedNormWatch:
         if float((now - weights).norm()) <= FAR * max(live.moves):
             self._look_at_usual(live, module, input)
             return
-        if not moved_as_a_whole(now, weights):
+        trained = live.module()
+        if trained is None or not has_settled(trained) or not moved_as_a_whole(now, weights):
             return
         fit = float(misfit(module, input))
         norm = known or self._new(module, call.root, call)

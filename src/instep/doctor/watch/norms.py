@@ -20,6 +20,7 @@ from instep.doctor.watch.calls import Call, Root
 from instep.doctor.watch.gradients import Gradients
 
 LIMIT = 512
+SETTLED = 3.0  # batches, times the momentum: 5 % of the beginning are left
 ENOUGH = 16  # numbers of a feature from which a variance is taken
 REPLACED = 256  # calls with replaced weights that are looked at
 COPIES, COPIED = 256, 4096  # BatchNorms whose values at the moment of their copy are kept, and are read in all
@@ -219,7 +220,7 @@ class NormWatch:
         self._look_at_average(module, norm)
         is_own = self._lives[id(module)][2]() is module.running_mean
         enough = bool(args) and isinstance(args[0], Tensor) and args[0].numel() >= ENOUGH * module.num_features
-        if is_own and enough and self._fitted.get(id(module)) != self._trace.steps:
+        if is_own and enough and has_settled(module) and self._fitted.get(id(module)) != self._trace.steps:
             self._fitted[id(module)] = self._trace.steps
             self._hub.read(misfit(module, args[0]), partial(_note_misfit, norm))
         if not is_own and self._looked.get(id(module)) != self._trace.steps:  # it has been trained since the last look
@@ -322,6 +323,12 @@ def misfit(module: _BatchNorm, input: Tensor) -> Tensor:
     assert module.running_var is not None
     spread = input.detach().transpose(0, 1).flatten(1).var(1)
     return (spread.clamp(min=1e-12) / module.running_var.clamp(min=1e-12)).log().abs().median()
+
+
+def has_settled(module: _BatchNorm) -> bool:
+    """Whether its statistics have forgotten the ones that they began with: with a momentum of 0.001 that takes 3,000 batches."""
+    count = module.num_batches_tracked
+    return count is None or module.momentum is None or float(count) * module.momentum >= SETTLED
 
 
 def _note_misfit(norm: Norm, value: float) -> None:

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from instep.doctor.arrivals import Arrivals
 from instep.doctor.bare_leaves import NOBODY, BareLeaves, leaves_of, sample, weight_shapes
 from instep.doctor.hub import Hub
-from instep.doctor.last_blocks import is_of_last
 from instep.doctor.patches import Called
 from instep.doctor.records import part_class, record_class
 from instep.doctor.scopes import MethodPlace, holder_of, method_place
 from instep.doctor.trace import Trace
 from instep.doctor.unfed_leaves import UnfedLeaves
+from instep.doctor.unused_outputs import why_unused
 from instep.doctor.watch.backwards import Backward
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients, Parameter, own_parameters
@@ -74,7 +74,7 @@ class Dead:
     in_grad: bool  # with grad on, inside a call with grad on: what it gave was cut off later
     bare: bool = False  # no module that is called has it
     in_graph: bool = False  # losses depend on it by their graphs: a function of the user's own gives no gradient back
-    of_last: bool = False  # the same layer of other blocks is trained, and so is the rest of this block, the last one
+    unused: str = ""  # why what its layer gives may be left alone on purpose
 
 
 @record_class
@@ -365,7 +365,9 @@ class OwnerWatch:
             called = owner is not None and owner[0]() is tensor
             in_grad = called and owner is not None and owner[4]
             dead = Dead(parameter.name, record.number, home, called, in_grad, in_graph=self._unfed.has(tensor))
-            dead.of_last = called and not dead.in_graph and is_of_last(parameter, known, self._places)
+            if called and not dead.in_graph:
+                top = next((root.reference() for root in self._calls.roots if root.number == home), None)
+                dead.unused = why_unused(parameter, known, self._places, top)
             yield key, dead
 
     def _bare_dead(self, record: OptimizerRecord, parameter: Parameter) -> Dead | None:

@@ -62,11 +62,14 @@ class SamplerWatch:
         sharded.site = begun.site  # where it trains, not where somebody peeked
 
 
+_FORWARD = DistributedDataParallel.forward.__code__
+
+
 class WrapperWatch:
     """Fills `Ranks.bypasses`: forwards of what DistributedDataParallel wraps, past it, that led to a backward."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
-        self._trace, self._part = trace, trace.part(Ranks)
+        self._trace, self._part, self._locator = trace, trace.part(Ranks), hub.locator
         self._inside: dict[int, weakref.ref[nn.Module]] = {}  # modules inside a wrapper
         self._open: list[tuple[str | None, str, int]] = []
 
@@ -84,7 +87,11 @@ class WrapperWatch:
             self._part.forwards += 1
             return
         known = self._inside.get(id(call.module))
-        if known is not None and known() is call.module and len(self._open) < 64:
+        if known is None or known() is not call.module:
+            return
+        if any(frame.f_code is _FORWARD for frame in self._locator.frames()):  # `wrapper.forward(x)`: no call of a module
+            self._part.forwards += 1
+        elif len(self._open) < 64:
             self._open.append((call.site, call.root.name, call.step))
 
     def on_backward(self, _: Backward, tensor: Tensor) -> None:

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from instep.doctor.hub import Hub
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call
-from instep.doctor.watch.norms import ENOUGH, LIMIT, REPLACED, Norm, Norms, misfit
+from instep.doctor.watch.norms import ENOUGH, LIMIT, REPLACED, Norm, Norms, has_settled, misfit
 
 ELEMENTS = 32
 FIRST = 4  # evaluations whose variances are looked at in any case
@@ -65,7 +65,7 @@ class SwappedNormWatch:
             swaps.evaluations += 1
             wanted = swaps.evaluations <= FIRST or (swaps.norm is not None and len(swaps.norm.misfits) < REPLACED)
             enough = bool(args) and isinstance(args[0], Tensor) and args[0].numel() >= ENOUGH * module.num_features
-            swaps.misfit = float(misfit(module, args[0])) if wanted and enough else None
+            swaps.misfit = float(misfit(module, args[0])) if wanted and enough and has_settled(module) else None
 
     def _compare(self, module: _BatchNorm, args: tuple[Any, ...], swaps: _Swaps, call: Call) -> None:
         evaluated, before, swaps.evaluated = swaps.evaluated, swaps.live, None
