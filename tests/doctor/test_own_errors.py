@@ -58,7 +58,7 @@ def test_an_observer_that_fails_stands_down(monkeypatch: pytest.MonkeyPatch, obs
         assert train(clear=False) == alone
     assert watcher.hub.failed == 1  # and not once a step
     assert {finding.id for finding in watcher.findings} <= {"softmax-before-cross-entropy", "missing-zero-grad"}  # what is wrong
-    assert "1 errors inside the doctor were caught" in str(watcher)
+    assert "1 error inside the doctor was caught" in str(watcher)
     assert "not judged to the end" in str(watcher)
 
 

@@ -37,7 +37,8 @@ def render(
         lines += ["", f"in the baseline already: {plural(len(known), 'finding')}"]
         lines += [paint(f"  {one.level} {one.id}{f'  {one.where}' if one.where else ''}", "dim") for one in known]
     if failed:
-        lines += ["", fold(f"{failed} errors inside the doctor were caught; what it says may be incomplete.", width)]
+        caught = f"{plural(failed, 'error')} inside the doctor {'was' if failed == 1 else 'were'} caught"
+        lines += ["", fold(f"{caught}; what it says may be incomplete.", width)]
     for remark in remarks:
         lines += ["", fold(remark, width)] if findings or failed else [fold(remark, width)]
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from instep.doctor.watch.optimizers import OptimizerRecord, Optimizers
 from instep.doctor.watch.owners import Orphan, Owners, Starved
 from instep.doctor.watch.silenced import Silences
 from instep.doctor.watch.structure import Structure
+from instep.text import plural
 
 STEPS = 5  # gradients that a parameter has had before anything is said of it
 GIVE_GRADIENT = "in the torch.autograd.Function: let backward() return a gradient for this input, not None"
@@ -60,14 +61,18 @@ def unregistered_module(trace: Trace) -> Iterator[Finding]:
     for number in dict.fromkeys(orphan.root for orphan in lost):
         mine = [orphan for orphan in lost if orphan.root == number]
         model, bare = mine[0].holder or _root_name(trace, number), [orphan for orphan in mine if orphan.bare]
-        what = "plain tensors kept as attributes" if len(bare) == len(mine) else "layers kept in a plain list, dict or object"
+        what = (
+            "plain tensors that are kept as attributes"
+            if len(bare) == len(mine)
+            else "layers that are kept in a plain list, dict or object"
+        )
         fix = "self.layers = nn.ModuleList([...])   # or nn.ModuleDict({...})"
         if len(bare) == len(mine):
             fix = "self.name = nn.Parameter(tensor)"
         yield Finding(
             "unregistered-module",
-            f"{len(mine)} parameters ({names([orphan.name for orphan in mine])}) get gradients inside {model} and never change: "
-            f"{model} does not know them ({what}), and no optimizer holds them.",
+            f"{plural(len(mine), 'parameter')} ({names([orphan.name for orphan in mine])}) got gradients inside {model} and did "
+            f"not change: {model} does not know of {what}, and no optimizer has them.",
             evidence={
                 "model": model,
                 "parameters": len(mine),
@@ -125,11 +130,11 @@ def parameter_not_optimized(trace: Trace) -> Iterator[Finding]:
         # A whole network of its own may be a feature loss that nobody froze; not where there are only class numbers to learn.
         doubtful = not partly and (calls > 1.2 * trace.watched or not all(kind.hard for kind in losses))
         model = _root_name(trace, number)
-        what = "parameters that belong to no module" if number == NOBODY else f"parameters of {model}"
+        what = f"{plural(len(mine), 'parameter')} {'in no module' if number == NOBODY else f'of {model}'}"
         yield Finding(
             "parameter-not-optimized",
-            f"{len(mine)} {what} ({names([orphan.name for orphan in mine])}) got a gradient "
-            f"{mine[0].arrivals} times, are in no optimizer{' any more' if mine[0].owners else ''}, and have not changed.",
+            f"{what} ({names([orphan.name for orphan in mine])}) got a gradient {mine[0].arrivals} times and did not change: "
+            f"no optimizer holds {'it' if len(mine) == 1 else 'them'}{' any more' if mine[0].owners else ''}.",
             evidence={
                 "model": model,
                 "parameters": len(mine),
@@ -193,8 +198,8 @@ def dead_parameter(trace: Trace) -> Iterator[Finding]:
             reason = reason if cut else shown[0].unused or reason
         yield Finding(
             "dead-parameter",
-            f"{len(shown)} {f'parameters of {model}' if model else 'tensors'} in {record.name} "
-            f"({names([fact.name for fact in shown])}) have had no gradient in {record.steps} steps: {reason}.",
+            f"{plural(len(shown), 'parameter' if model else 'tensor')}{f' of {model}' if model else ''} in {record.name} "
+            f"({names([fact.name for fact in shown])}) had no gradient in {record.steps} steps: {reason}.",
             evidence={
                 "model": model,
                 "parameters": len(shown),
@@ -217,8 +222,8 @@ def _silenced(trace: Trace) -> Iterator[Finding]:
         why = "what comes from them does not reach the loss" if silenced.in_grad else "their layers run under torch.no_grad()"
         yield Finding(
             "dead-parameter",
-            f"{len(silenced.names)} parameters of {_root_name(trace, silenced.root)} in {owner.name} ({names(silenced.names)}) "
-            f"were trained before and have had no gradient in its {owner.all_steps} steps: {why}.",
+            f"{plural(len(silenced.names), 'parameter')} of {_root_name(trace, silenced.root)} in {owner.name} "
+            f"({names(silenced.names)}) had gradients before, and none in its {owner.all_steps} steps: {why}.",
             evidence={"parameters": len(silenced.names), "names": silenced.names[:8], "steps": owner.all_steps},
             where=owner.site,
             since_step=owner.made_step,
