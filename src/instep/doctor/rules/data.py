@@ -1,6 +1,7 @@
 """Rules about data: what is read, in which order, by whom, and how it is scaled."""
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from instep.doctor.finding import Finding
 from instep.doctor.label_entropy import entropy, expected_entropy
@@ -41,6 +42,8 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
         firsts = facts.firsts
         if len(firsts) > 1 and firsts[0][2] != firsts[1][2]:
             continue  # the dataset shuffles by itself
+        if _takes_turns(facts):
+            continue
         declared = loader.sequential and not loader.iterable
         if not declared and (facts.composed or not _begins_alike(facts)):
             continue
@@ -63,6 +66,20 @@ def _begins_alike(facts: LoaderRows) -> bool:
     """Whether all passes began with the same batch: a stream, or a sampler of one's own, in a fixed order."""
     rows = [rows for _, rows, _ in facts.firsts]
     return len(rows) >= 2 and len(rows[0]) >= 4 and len(set(rows[0])) > 1 and all(each == rows[0] for each in rows)
+
+
+def _takes_turns(facts: LoaderRows) -> bool:
+    """Whether every pass has other inputs, and labels that take turns: pairs that are drawn, alike and unlike."""
+    if len(facts.firsts) < 2:
+        return False
+    labels = facts.firsts[0][2]
+    kinds = len(set(labels))
+    if not 2 <= kinds <= len(labels) // 4:
+        return False
+    for (_, rows, _), (_, others, _) in pairwise(facts.firsts):
+        if 4 * sum(one == other for one, other in zip(rows, others, strict=False)) > len(rows):
+            return False
+    return all(label == before for label, before in zip(labels[kinds:], labels, strict=False))
 
 
 def _sorted_targets(trace: Trace) -> Iterator[Finding]:
