@@ -257,6 +257,7 @@ def augmented_validation(trace: Trace) -> Iterator[Finding]:
             where=loader.site,
             since_step=loader.first_step,
             severity=None if shared else "warning",  # two datasets of one class: noise may be what it is about
+            fix="" if shared or collated else "# no random transform in the dataset that is evaluated on",
         )
     yield from _changed_by_hand(trace)
 
