@@ -18,13 +18,12 @@ from instep.doctor.nested_steps import is_within_own_step
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.shards import is_sharded
+from instep.doctor.step_use import GradientUsers, StepUse
 from instep.doctor.tallies import Tally
 from instep.doctor.trace import Trace
-from instep.doctor.watch.backwards import Backward, Backwards
-from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter, is_zero
+from instep.doctor.watch.gradients import Gradients, GradientWatch, Parameter
 
 LIMIT = 128
-USERS = 512  # backwards of which it is known who used them first
 MUCH_HIGHER = 3.0  # times any rate that was watched
 
 
@@ -107,33 +106,19 @@ class Step:
         return getattr(getattr(type(self.optimizer), "step", None), "__module__", "").startswith("torch.optim")
 
 
-class _Use:
-    """What a step uses, while its parameters are looked at one by one."""
-
-    __slots__ = ("apart", "cleared", "fact", "looks", "names", "record")
-
-    def __init__(self, fact: StepFact, record: OptimizerRecord) -> None:
-        self.fact, self.record = fact, record
-        self.looks = record.steps < 24 or record.steps % 8 == 0 or "lost" in record.totals  # at values
-        self.cleared: set[int] | None = None  # parameters that a call has cleared since the last step, where somebody asks
-        self.apart: dict[tuple[int, int], bool] = {}  # (another optimizer, a backward) -> whether it is the loss of another
-        self.names: list[str] = []  # of those that are stale or reused
-
-
 class OptimizerWatch:
     """Fills `Optimizers`; tells `before_step(step)`, `after_step(step)`, and `on_optimizer(record, optimizer)` once each."""
 
     def __init__(self, trace: Trace, hub: Hub) -> None:
         self._trace, self._hub = trace, hub
         self._part, self._gradients = trace.part(Optimizers), trace.part(Gradients)
-        self._backwards = trace.part(Backwards)
+        self._users = GradientUsers(trace, self._part)
         self._records: dict[int, OptimizerRecord] = {}
         self._stack: list[Step] = []
         self._ledger: GradientWatch | None = None
         self._handles: list[Any] = []
         self._depth = 0
         self._ended: set[int] = set()  # optimizers, by id, whose step has ended for us while hooks of theirs go on
-        self._users: dict[int, tuple[int, int]] = {}  # backward -> (optimizer that used it first, backwards begun then)
 
     def install(self, observers: list[object]) -> None:
         self._ledger = next(observer for observer in observers if isinstance(observer, GradientWatch))
@@ -279,7 +264,7 @@ class OptimizerWatch:
         """What the step uses, noted in the ledger."""
         record, known = step.record, self._gradients.parameters
         rate = float(step.optimizer.param_groups[0].get("lr", 0.0))
-        use = _Use(StepFact(self._trace.steps, step.site, rate, step.closure), record)
+        use = StepUse(StepFact(self._trace.steps, step.site, rate, step.closure), record)
         record.backwards = self._trace.backwards
         arrivals, keys = 0, []
         for tensor in _tensors(step.optimizer):
@@ -289,13 +274,13 @@ class OptimizerWatch:
             keys.append(parameter.key)
             arrivals += parameter.arrivals
             if tensor.requires_grad:
-                self._use(use, tensor, parameter)
+                self._users.note(use, tensor, parameter)
         record.parameters = tuple(keys)
         use.fact.arrived, record.arrivals = arrivals - record.arrivals, arrivals
         use.fact.names = tuple(use.names[:8])
         self._gradients.clock += 1
         record.time = self._gradients.clock
-        self._forget_users()
+        self._users.forget()
         return use.fact
 
     def _know(self, tensor: Tensor, record: OptimizerRecord) -> Parameter:
@@ -303,77 +288,6 @@ class OptimizerWatch:
         parameter = self._ledger.know(tensor)
         parameter.optimizers.add(record.number)
         return parameter
-
-    def _use(self, use: _Use, tensor: Tensor, parameter: Parameter) -> None:
-        """What the step uses of one parameter's gradient."""
-        fact, grad, held = use.fact, tensor.grad, parameter.held
-        fact.parameters += 1
-        if grad is None:
-            fact.missing += 1
-            return
-        if not held or (use.looks and parameter.device == "cpu" and is_zero(grad)):  # cleared in place since it came
-            if parameter.dropped and not parameter.fed and not held and not is_zero(grad):
-                parameter.fed += 1  # somebody has written it
-            return
-        parameter.fed += 1
-        if len(held) > parameter.used > 0:  # rare: cleared by a call in between, or not at all
-            self._forget_cleared(use, id(tensor), parameter)
-        if len(held) > parameter.used:
-            self._use_fresh(use, held, parameter)
-        elif parameter.version == grad._version:  # else somebody has written to it
-            fact.reused += 1
-            use.names.append(parameter.name)
-        parameter.used, parameter.version = len(held), grad._version
-        if len(held) > fact.held:
-            fact.held = len(held)
-
-    def _forget_cleared(self, use: _Use, key: int, parameter: Parameter) -> None:
-        """Where a call has cleared the gradient since the last step, it holds only what came after that."""
-        if use.cleared is None:
-            use.cleared = self._gradients.cleared_since(use.record.time)
-        if key in use.cleared:
-            del parameter.held[: parameter.used]
-            parameter.used = 0
-
-    def _use_fresh(self, use: _Use, held: list[Backward], parameter: Parameter) -> None:
-        """A gradient that holds something which no step has used."""
-        fact, used, newest = use.fact, parameter.used, held[-1]
-        fact.fresh += 1
-        if used:
-            fact.stale += 1
-            use.names.append(parameter.name)
-            fact.used_held = max(fact.used_held, used)
-        for backward in held[used:]:
-            backward.used += 1
-        if len(held) > 1 and (other := self._other_user(use.record, held, used)) is not None:
-            fact.foreign += 1
-            key = (other, newest.number)
-            if key not in use.apart:
-                use.apart[key] = self._is_apart(other, newest)
-            fact.apart += use.apart[key]
-        self._users.setdefault(newest.number, (use.record.number, self._trace.backwards))
-
-    def _forget_users(self) -> None:
-        if len(self._users) > USERS:
-            for number in list(self._users)[: USERS // 2]:
-                del self._users[number]
-
-    def _other_user(self, record: OptimizerRecord, held: list[Backward], used: int) -> int | None:
-        """The optimizer that has finished with a backward from which an unused part of the gradient comes, if it is another."""
-        newest = held[-1].number
-        for backward in held[used:-1]:
-            user = self._users.get(backward.number)
-            if user is not None and user[0] != record.number and user[1] < newest:
-                return user[0]
-        return None
-
-    def _is_apart(self, other: int, backward: Backward) -> bool:
-        """Whether the backward that has just come reaches no parameter of an optimizer: it is the loss of another."""
-        if backward is not self._backwards.current:
-            return False
-        keys = self._part.all[other].parameters if other < len(self._part.all) else ()
-        known = [self._gradients.parameters.get(key) for key in keys]
-        return bool(known) and all(each is not None and (not each.held or each.held[-1] is not backward) for each in known)
 
     def _count(self, record: OptimizerRecord, fact: StepFact) -> None:
         record.steps += 1
