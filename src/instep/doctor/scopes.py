@@ -38,12 +38,17 @@ def _asks(code: CodeType) -> bool:
     return any(step.argval in ASKING for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
+def _users_frame(locator: Locator) -> FrameType | None:
+    """That of the user's innermost function."""
+    return next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+
+
 def holder_of(module: nn.Module, locator: Locator) -> tuple[str, str] | None:
     """(class, attribute) of the module whose method calls this one and keeps it where modules are not registered; else None.
 
     A method other than forward, such as a training step, is on no stack of modules: its `self` is asked.
     """
-    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    caller = _users_frame(locator)
     holder = local_names(caller).get("self") if caller is not None else None
     if not isinstance(holder, nn.Module) or any(part is module for part in holder.modules()):
         return None
@@ -63,7 +68,7 @@ def held(value: Any) -> Iterable[Any]:
 
 def method_owner(locator: Locator) -> nn.Module | None:
     """The module whose method the user's innermost function is; None where it is something else."""
-    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    caller = _users_frame(locator)
     owner = local_names(caller).get("self") if caller is not None else None
     return owner if isinstance(owner, nn.Module) else None
 
@@ -78,6 +83,6 @@ class MethodPlace(NamedTuple):
 
 def method_place(locator: Locator) -> MethodPlace | None:
     """Where the user's innermost function stands; None where it is no method of a module."""
-    caller = next((frame for frame in locator.frames() if locator.is_users(frame.f_code.co_filename)), None)
+    caller = _users_frame(locator)
     owner = local_names(caller).get("self") if caller is not None else None
     return MethodPlace(caller.f_code, caller.f_lasti, id(owner)) if caller is not None and isinstance(owner, nn.Module) else None
