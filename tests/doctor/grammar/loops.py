@@ -165,10 +165,18 @@ def _accumulation(plan: Plan, backward: Lines, update: Lines, clear: Lines) -> L
     return [*backward, *block(condition, [*update, *clear]), *_count(plan)]
 
 
+def _share(plan: Plan) -> str:
+    """By how much each loss of an update is divided: a short last one has fewer."""
+    last = plan.batches + plan.ragged
+    if last % plan.cycle == 0 or plan.mutation == "tail":
+        return str(plan.cycle)
+    return f"min({plan.cycle}, {last} - i // {plan.cycle} * {plan.cycle})"
+
+
 def _forward(plan: Plan) -> Lines:
     value = loss(plan)
     if plan.cycle > 1 and plan.seed % 2 and plan.mutation != "undivided":
-        value = f"({value}) / {plan.cycle}"
+        value = f"({value}) / {_share(plan)}"
     if not plan.amp:
         return ["out = model(x)  #!", f"loss = {value}  #!"]
     inside = ["out = model(x)  #!"]
@@ -184,7 +192,7 @@ def _backward(plan: Plan) -> Lines:
     if m == "retained":
         return ["loss.backward(retain_graph=True)  #!"]
     if plan.cycle > 1 and not plan.seed % 2 and m != "undivided":
-        return [f"(loss / {plan.cycle}).backward()  #!"]
+        return [f"(loss / {_share(plan)}).backward()  #!"]
     return ["loss.backward()  #!"]
 
 
