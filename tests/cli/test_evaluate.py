@@ -355,6 +355,7 @@ def test_several_inputs_go_by_their_names(instep: Instep) -> None:
     for file in ("p", "label"):
         numbers = json.loads(instep("evaluate", str(run), f"{file}.npz", "--json").out)
         assert found["new/loss"] in numbers.values()
+    assert instep("predict", str(run), "new.npz").code == 0  # the target is left alone, the inputs are float64
     np.savez("few.npz", p=named["p"], label=named["label"])
     said = instep("evaluate", str(run), "few.npz")
     words = "few.npz has p, label, and an evaluation needs inputs and targets; call them p, q and the target in an .npz or"

@@ -130,11 +130,11 @@ def _float_type(example: Any) -> torch.dtype:
 
 def _as_trained(data: Any, example: Any, path: Path) -> Any:
     """Each column in the type that the training data has at its place, where that changes no value but by rounding."""
-    wanted = [column for column in columns(example) if isinstance(column, Tensor)]
-    if len(wanted) != sum(isinstance(column, Tensor) for column in columns(data)):
-        return data
+    given, wanted = ([column.dtype for column in columns(each) if isinstance(column, Tensor)] for each in (data, example))
+    if len(given) != len(wanted):  # nobody knows which belongs to which: only the precision is that of the training
+        wanted = [_float_type(example) if dtype.is_floating_point else dtype for dtype in given]
     types = iter(wanted)
-    return map_columns(lambda column: _cast(column, next(types).dtype, path) if isinstance(column, Tensor) else column, data)
+    return map_columns(lambda column: _cast(column, next(types), path) if isinstance(column, Tensor) else column, data)
 
 
 def _cast(column: Tensor, dtype: torch.dtype, path: Path) -> Tensor:
