@@ -15,7 +15,7 @@ Schedule = torch.optim.lr_scheduler.LRScheduler
     ("schedule", "severity", "words"),
     [
         (lambda optimizer: torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9), None, "0.01, was never used"),
-        (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3), "warning", "comes one step of it too early"),
+        (lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 3), "warning", "comes one scheduler step too early"),
     ],
 )
 def test_a_scheduler_that_steps_first_is_told_by_what_it_costs(schedule: Any, severity: str | None, words: str) -> None:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from instep import OneCycle, Trainer
 from instep.data import Order
 from instep.errors import NonFiniteLoss
-from instep.loop import accumulation, torch_losses, update
+from instep.loop import accumulation, loss_counts, torch_losses, update
 
 X = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(96) % 3
@@ -37,7 +37,7 @@ class Reads(TorchDispatchMode):
 
 @pytest.fixture(autouse=True)
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (accumulation, torch_losses, update):
+    for module in (accumulation, loss_counts, torch_losses, update):
         monkeypatch.setattr(module, "readable", lambda tensor: False)
 
 

@@ -13,6 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.profiler import ProfilerActivity, profile
 
 from instep.loop import torch_calls
+from instep.optim.fused_adam import FusedAdam
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 
@@ -121,6 +122,44 @@ def test_a_scheduler_of_torch_counts_the_steps(optimizer: torch.optim.Optimizer)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     torch_calls.step(optimizer)
     scheduler.step()  # warns, and so fails, where it has seen no step before
+
+
+def test_beside_a_scheduler_the_step_is_as_fast_and_the_same() -> None:
+    """torch's schedulers put a step of their own before the optimizer's; the fast way is taken nevertheless."""
+
+    def trained(step: Callable[[torch.optim.Optimizer], object]) -> list[Tensor]:
+        weights = torch.nn.Parameter(torch.arange(4.0))
+        optimizer = torch.optim.AdamW([weights], lr=0.1, fused=True)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for number in range(4):
+            weights.grad = torch.full((4,), number - 1.5)
+            step(optimizer)
+            scheduler.step()
+        return [weights.detach(), *(value for value in optimizer.state[weights].values())]
+
+    made: list[FusedAdam] = []
+
+    def fast(optimizer: torch.optim.Optimizer) -> None:
+        made[:] = made or [FusedAdam(optimizer)]
+        torch_calls.step(optimizer, made[0])
+
+    assert all(map(torch.equal, trained(fast), trained(lambda optimizer: optimizer.step())))
+    assert made[0]._misses == 0, "no step was made the fast way"
+
+
+def test_a_step_put_round_that_of_a_scheduler_is_called(optimizer: torch.optim.Optimizer) -> None:
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    called: list[str] = []
+    inner: Any = optimizer.step
+
+    @functools.wraps(inner)
+    def mine(*args: Any, **kwargs: Any) -> Any:
+        called.append("mine")
+        return inner(*args, **kwargs)
+
+    optimizer.step = mine  # type: ignore[method-assign]
+    torch_calls.step(optimizer)
+    assert called == ["mine"]
 
 
 @pytest.mark.parametrize("where", [(Tensor, "backward"), (torch.autograd, "backward")])

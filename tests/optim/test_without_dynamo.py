@@ -18,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from instep import Trainer, UpdateCycle
+from instep.schedules import per_epoch
 
 SAID = {}
 X, Y = torch.randn(24, 4, generator=torch.Generator().manual_seed(0)), torch.arange(24) % 3
@@ -72,7 +73,15 @@ def changed_arguments():
     torch_calls.step(optimizer)
     return [found, model.weight.tolist()]
 
-before = [all_fits(), cycle(), modes(), changed_arguments()]
+def scheduled():
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    halve = per_epoch(lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5))
+    of_data = dict(train=(X, Y), epochs=2, batch_size=8, progress=False)
+    Trainer(model, loss=cross_entropy, optimizer=optimizer, schedule=halve, **of_data).fit()
+    return [optimizer.param_groups[0]["lr"], model.weight.tolist()]
+
+before = [all_fits(), cycle(), modes(), changed_arguments(), scheduled()]
 SAID["imported by training"] = dynamo()
 SAID["heard"] = HEARD[:]
 HEARD.clear()
@@ -85,7 +94,7 @@ def make_and_forward(x):
     return x.sum()
 SAID["made in a compiled function"] = torch.equal(make_and_forward(X), X.sum())
 torch._dynamo.utils.counters.clear()
-after = [all_fits(), cycle(), modes(), changed_arguments()]
+after = [all_fits(), cycle(), modes(), changed_arguments(), scheduled()]
 SAID["same numbers"] = before == after
 SAID["heard the same"] = HEARD == SAID["heard"]
 model = net()

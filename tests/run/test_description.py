@@ -16,8 +16,8 @@ import tiny
 from instep import OneCycle
 from instep.data.sources.recognize import as_source
 from instep.report.classification import class_names
-from instep.run.description import as_setting
 from instep.run.fingerprint import fingerprint
+from instep.run.setting import as_setting
 
 
 @pytest.mark.parametrize(

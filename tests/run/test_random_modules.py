@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from instep.run.description import plan_of
+from instep.run.plan import plan_of
 from tiny import make
 
 

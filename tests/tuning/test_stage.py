@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from instep import OneCycle, Trainer
 from instep.errors import DescriptionError
-from instep.loop import accumulation, torch_losses, update
+from instep.loop import accumulation, loss_counts, torch_losses, update
 from instep.tuning.rehearsal import Rehearsal
 from tiny import TASKS
 
@@ -75,7 +75,7 @@ def test_the_schedule_is_not_asked() -> None:
 
 def test_flags_of_the_run_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """On an accelerator the last update of a rehearsal may leave a flag that says: not finite."""
-    for module in (accumulation, torch_losses, update):
+    for module in (accumulation, loss_counts, torch_losses, update):
         monkeypatch.setattr(module, "readable", lambda tensor: False)
     run = trainer_of()
     player = run.run.steppers[0]

@@ -22,8 +22,8 @@ from instep.data.structure import columns
 from instep.errors import CheckpointError
 from instep.optim.which_weights import Weights as Kind
 from instep.run.changes import data_differences
-from instep.run.description import as_setting
 from instep.run.run_files import CHECKPOINTS, RecordedRun, read_ends, read_run, section
+from instep.run.setting import as_setting
 from instep.trainer import Trainer
 
 # Options that all these commands have.

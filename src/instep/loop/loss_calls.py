@@ -20,7 +20,8 @@ from torch.overrides import TorchFunctionMode
 
 from instep.errors import DescriptionError
 from instep.loop.loss_checks import CLASSES
-from instep.loop.torch_losses import RULES, Counted, Threshold, elements, known, sequences
+from instep.loop.loss_counts import elements, sequences
+from instep.loop.torch_losses import RULES, Counted, Threshold, known
 
 
 @dataclass(frozen=True)

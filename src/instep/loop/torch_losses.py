@@ -5,40 +5,51 @@ A mean loss is valueᵢ = sumᵢ / countᵢ. With countᵢ at hand the mean over
     Σ valueᵢ·countᵢ / Σ countᵢ  =  Σ sumᵢ / Σ countᵢ  =  the mean over the whole batch
 
 and a factor that is the same for all pieces of a batch cancels. The table at the end is the knowledge; `known` looks a
-loss up in it once, before the loop. Calling the loss, and what is done about strangers, is left to objective.py.
+loss up in it once, before the loop. The counts are in loss_counts.py, the arguments in loss_forms.py. Calling the loss, and
+what is done about strangers, is left to objective.py.
 
 Not in the table: AdaptiveLogSoftmaxWithLoss, which has parameters to train and gives (output, loss), no tensor.
 """
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from instep.data.device import readable
 from instep.errors import DescriptionError, ObjectiveError
 from instep.loop.loss_checks import Compares, checker, explain, wrong_values
+from instep.loop.loss_counts import (
+    Count,
+    Setting,
+    always,
+    by_classes,
+    by_reduction,
+    by_weight,
+    elements,
+    elements_of_two,
+    labels,
+    pairs,
+    rows,
+    sequences,
+)
+from instep.loop.loss_forms import MEAN_AND_VARIANCE, PAIR, SEQUENCES, TRIPLET, TWO_AND_TARGET, Arguments, Form, spreading
 from instep.records import record_class
-from instep.text import listed
 
 Reduction = Literal["mean", "sum", "none"]
 # A single output above it means class 1. "auto": what outputs and targets show, "nearest": halfway between the two targets;
 # None: outputs are scores of several classes.
 Threshold = float | Literal["auto", "nearest"] | None
-Arguments = tuple[Any, ...]
-Count = Callable[[Arguments], Tensor | int]
-Setting = Callable[[str], Any]  # the name of an option -> its value now, None where the loss has no such option
 
 
 @record_class
 class Counted:
     """What is known of a loss function.
 
+    >>> import torch
     >>> counted = known(nn.CrossEntropyLoss(ignore_index=0))
     >>> arguments = counted.arguments(torch.zeros(3, 5), torch.tensor([1, 0, 4]))
     >>> counted.reduction, counted.count(arguments)
@@ -190,228 +201,6 @@ def reduction_of(name: str, reduction: Any) -> Reduction:
     if reduction not in REDUCTIONS:
         raise DescriptionError(f"{name} has reduction={reduction!r}; use 'mean' or 'sum'.")
     return REDUCTIONS[reduction]
-
-
-# --- Arguments: who brings which
-
-
-@record_class
-class Form:
-    """Which positional arguments of a loss the output brings and which the target; none: that side is not looked at."""
-
-    output: tuple[int, ...]
-    target: tuple[int, ...]
-
-    @property
-    def width(self) -> int:
-        return len(self.output) + len(self.target)
-
-    @property
-    def sides(self) -> tuple[bool, bool]:
-        return bool(self.output), bool(self.target)
-
-    def up_to(self, width: int) -> "Form":
-        """The form without the arguments from position `width` on."""
-        return Form(tuple(i for i in self.output if i < width), tuple(i for i in self.target if i < width))
-
-    def placed(self, output: Any, target: Any) -> Arguments | None:
-        """The arguments in the loss's order; None where output and target do not have this form."""
-        left, right = parts(output, len(self.output)), parts(target, len(self.target))
-        if left is None or right is None:
-            return None
-        by_position = dict(zip((*self.output, *self.target), (*left, *right), strict=True))
-        return tuple(by_position[i] for i in range(len(by_position)))
-
-    def in_words(self, names: tuple[str, ...]) -> str:
-        sides = (("output", self.output), ("target", self.target))
-        return " and ".join(f"{side}={wanted([names[i] for i in places])}" for side, places in sides if places)
-
-
-PAIR = (Form(output=(0,), target=(1,)),)
-TWO_AND_TARGET = (Form(output=(0, 1), target=(2,)),)
-TRIPLET = (Form(output=(0, 1, 2), target=()),)
-MEAN_AND_VARIANCE = (Form(output=(0, 2), target=(1,)),)
-SEQUENCES = (Form(output=(0,), target=(1, 2, 3)), Form(output=(0, 2), target=(1, 3)))
-
-
-def spreading(
-    name: str, forms: tuple[Form, ...], names: tuple[str, ...], bound: Mapping[str, Any]
-) -> Callable[[Any, Any], Arguments]:
-    """The function (output, target) -> arguments of a loss in one of these forms, less what a partial binds."""
-    inputs = names[: forms[0].width]
-    free = tuple(i for i in inputs if i not in bound)
-    left = tuple(form.up_to(len(free)) for form in forms)
-    # What is bound must stand behind what is still passed by position, and leave each side something to bring.
-    if free != inputs[: len(free)] or any(old.sides != new.sides for old, new in zip(forms, left, strict=True)):
-        taken = " and ".join(repr(i) for i in inputs if i in bound)
-        raise DescriptionError(
-            f"this partial of {name} binds {taken}, so it cannot take {in_words(forms, names)}; "
-            "write an objective that returns Loss(value, count)."
-        )
-    expected = f"{name} takes {in_words(left, names)}"
-    return functools.partial(pair, expected) if left == PAIR else functools.partial(spread, expected, left)
-
-
-def pair(expected: str, output: Any, target: Any) -> Arguments:
-    """The usual case, which every micro-batch goes through."""
-    if isinstance(output, Tensor) and isinstance(target, Tensor):
-        return output, target
-    raise misshapen(expected, output, target)
-
-
-def spread(expected: str, forms: tuple[Form, ...], output: Any, target: Any) -> Arguments:
-    """The arguments by the first form that output and target have."""
-    for form in forms:
-        arguments = form.placed(output, target)
-        if arguments is not None:
-            return arguments
-    raise misshapen(expected, output, target)
-
-
-def parts(side: Any, number: int) -> Arguments | None:
-    """A side as `number` arguments: one is a tensor by itself, several are a tuple or list."""
-    if number == 0:
-        return ()
-    if number == 1:
-        return (side,) if isinstance(side, Tensor) else None
-    return tuple(side) if isinstance(side, tuple | list) and len(side) == number else None
-
-
-def misshapen(expected: str, output: Any, target: Any) -> ObjectiveError:
-    if isinstance(target, list | tuple) and target and isinstance(target[0], str):
-        words = listed(dict.fromkeys(map(repr, target)), most=3)
-        return ObjectiveError(
-            f"{expected}; the target is a list of words ({words}). Losses compare numbers: give each word a number in the data, "
-            "like names.index(word) for a sorted list of all names."
-        )
-    return ObjectiveError(f"{expected}; got output={seen(output)} and target={seen(target)}.")
-
-
-def in_words(forms: tuple[Form, ...], names: tuple[str, ...]) -> str:
-    return ", or ".join(form.in_words(names) for form in forms)
-
-
-def wanted(names: list[str]) -> str:
-    return f"a tensor ({names[0]})" if len(names) == 1 else f"({', '.join(names)})"
-
-
-def seen(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)} ({', '.join(seen(item) for item in value)})"
-    return "None" if value is None else type(value).__name__
-
-
-# --- Counts: what a mean divides by
-
-
-def broadcast(*shapes: torch.Size) -> torch.Size:
-    """The common shape. torch's own function takes 13 µs, also where the shapes are equal, as they mostly are."""
-    first, *others = shapes
-    if all(shape == first for shape in others):
-        return first
-    return torch.Size(torch.broadcast_shapes(*shapes))
-
-
-def elements(arguments: Arguments) -> int:
-    """Elements of what the arguments broadcast to."""
-    return math.prod(broadcast(*(argument.shape for argument in arguments)))
-
-
-def elements_of_two(arguments: Arguments) -> int:
-    """Gaussian NLL: a variance is broadcast to input and target in a way of its own, and adds no elements."""
-    return elements(arguments[:2])
-
-
-def rows(arguments: Arguments) -> int:
-    """(N, C) -> N, (C) -> 1. What a user's distance makes of a row is unknown, but the same for all, so it cancels."""
-    return math.prod(broadcast(*(argument.shape for argument in arguments))[:-1])
-
-
-def pairs(arguments: Arguments) -> int:
-    """Cosine embedding: (N, D), (N, D), target (N) -> N."""
-    one, two, target = arguments
-    return math.prod(broadcast(one.shape[:-1], two.shape[:-1], target.shape))
-
-
-def samples(arguments: Arguments) -> int:
-    """The first dimension of the input, which KL's "batchmean" divides by; 1 where there is none."""
-    return math.prod(arguments[0].shape[:1])
-
-
-def labels(arguments: Arguments) -> int:
-    """Multi-margin: one label a sample; its class weights are multiplied with, not divided by."""
-    return math.prod(arguments[1].shape)
-
-
-def sequences(arguments: Arguments) -> int:
-    """CTC: log_probs (T, N, C) -> N, (T, C) -> 1. Each sequence is divided by its own length before the mean."""
-    return math.prod(arguments[0].shape[1:-1])
-
-
-def always(count: Count) -> Callable[[Setting], Count]:
-    """The count that no option changes."""
-    return lambda setting: count
-
-
-def by_reduction(setting: Setting) -> Count:
-    return samples if setting("reduction") == "batchmean" else elements
-
-
-def by_weight(setting: Setting) -> Count:
-    """l1_loss and mse_loss divide by Σ weight where they have one; huber_loss has one too and divides by elements."""
-    return elements if setting("weight") is None else lambda arguments: summed(setting("weight"))
-
-
-def by_classes(setting: Setting) -> Count:
-    """Cross-entropy and NLL, the target their last argument. Label smoothing changes none of it.
-
-    class indices:       targets that are not ignored; with class weights Σ weight[y] over these
-    class probabilities: (N, C, d₁, …) -> N·d₁·…, with or without weights; nothing is ignored
-    """
-    option = setting("ignore_index")
-    ignore_index: int = -100 if option is None else option  # linear_cross_entropy's None is the -100 of the others
-
-    may_all_count = ignore_index < 0  # until some were ignored: the other batches are likely to have such ones too
-
-    def kept(arguments: Arguments) -> Tensor | int:
-        nonlocal may_all_count
-        target = arguments[-1]
-        if target.is_floating_point():
-            return probabilities(target)
-        if may_all_count and readable(target) and target.numel():
-            if target.min().item() >= 0:
-                return int(target.numel())  # nothing is ignored, found with one operation instead of two
-            may_all_count = False
-        return torch.count_nonzero(indices(target) != ignore_index)
-
-    def weight_of_kept(arguments: Arguments) -> Tensor | int:
-        target = arguments[-1]
-        if target.is_floating_point():
-            return probabilities(target)
-        target = indices(target).flatten()
-        is_kept = target != ignore_index
-        # An ignored target may be no index, so it looks up class 0: picking out the kept would wait for the device.
-        weights = setting("weight").index_select(0, target * is_kept)
-        return summed(torch.where(is_kept, weights, 0))
-
-    return kept if setting("weight") is None else weight_of_kept
-
-
-def indices(target: Tensor) -> Tensor:
-    """Class indices as int64. torch takes uint8 too, where 156 would equal an ignore_index of -100."""
-    return target if target.dtype is torch.int64 else target.long()
-
-
-def probabilities(target: Tensor) -> int:
-    """Distributions in a target of (C) or (N, C, d₁, …). torch knows these by their shape and insists on the dtype."""
-    return math.prod(target.shape[:1]) * math.prod(target.shape[2:]) if target.dim() > 1 else 1
-
-
-def summed(weights: Tensor) -> Tensor:
-    """Σ, at least in float32: in bfloat16 a sum stands still at 256."""
-    return weights.detach().sum(dtype=torch.promote_types(weights.dtype, torch.float32))
 
 
 # --- The table

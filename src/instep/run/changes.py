@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from instep.errors import ChangedRun, InstepError
 from instep.records import differences
-from instep.run.description import named
+from instep.run.setting import named
 from instep.schedules import Plateau, Schedule
 from instep.schedules.scheduler import required_parameters
 from instep.text import cut

@@ -37,11 +37,12 @@ from instep.optim.which_weights import Weights, choose_weights
 from instep.records import Evaluation, Plan, SampleLoss, StepResult
 from instep.run.changes import ignores_length
 from instep.run.checkpoints import Saver
-from instep.run.description import Description, as_json, brief_plan_of, plan_of
+from instep.run.description import Description, as_json
 from instep.run.entry import FolderEntry, checkpoints_in
 from instep.run.logbook import Logbook, Notices, Progress
 from instep.run.loggers import RunLoggers
 from instep.run.options import Options
+from instep.run.plan import brief_plan_of, plan_of
 from instep.run.session import Session
 from instep.run.state import RunState
 from instep.run.training_state import ModelState

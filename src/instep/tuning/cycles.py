@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from instep.errors import DescriptionError, InstepError
 from instep.loop.batch_plan import require_whole
-from instep.run.description import as_setting
+from instep.run.setting import as_setting
 from instep.schedules.one_cycle import OneCycle
 from instep.text import columns, number, rate, wrapped
 from instep.tuning.range_test import RangeTest, find_lr

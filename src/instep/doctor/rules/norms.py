@@ -112,13 +112,12 @@ def averaged_batchnorm_stale(trace: Trace) -> Iterator[Finding]:
         weights = "other weights" if group[0].replaced and not group[0].unrefreshed else "averaged weights"
         yield Finding(
             "averaged-batchnorm-stale",
-            f"{model} was evaluated {group[0].eval_calls} times with {weights}; the statistics of its {len(group)} "
+            f"{model} was evaluated with {weights}; the statistics of its {len(group)} "
             f"BatchNorm are those of {_whose(group[0])}.",
             evidence={
                 "model": model,
                 "norms": len(group),
                 "names": [norm.name for norm in group[:8]],
-                "calls": group[0].eval_calls,
             },
             where=site,
         )

@@ -43,7 +43,7 @@ def scheduler_before_optimizer(trace: Trace) -> Iterator[Finding]:
         yield Finding(
             "scheduler-before-optimizer",
             f"{scheduler.name} stepped before the first step of {owner.name}{since}: "
-            f"{'every later change of the learning rate comes one step of it too early' if kept else lost}.",
+            f"{'every later change of the learning rate comes one scheduler step too early' if kept else lost}.",
             evidence={
                 "scheduler": scheduler.name,
                 "optimizer": owner.name,

@@ -18,10 +18,10 @@ from instep.integrations.sweep.trial import FOLDER, FunctionBuild, MakeTrainer, 
 from instep.loop.batch_plan import require_whole
 from instep.loop.monitor import monitor_for
 from instep.loop.torch_losses import known
-from instep.run.description import as_setting
 from instep.run.lock import Lock
 from instep.run.run import Run
 from instep.run.run_files import find_checkpoints, is_run, read_run
+from instep.run.setting import as_setting
 from instep.text import number
 
 FAILED_AT_FIRST = 3  # trials that fail before any other ends: then all of them would

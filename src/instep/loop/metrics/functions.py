@@ -13,9 +13,10 @@ from instep.data.loading.failure import user_line
 from instep.data.structure import size
 from instep.distributed.world import World
 from instep.errors import ObjectiveError
+from instep.loop.loss_forms import seen
 from instep.loop.metrics.metric import BatchSums, Metric, double
 from instep.loop.torch_errors import EXPLAINED, describe, is_raised_by_user
-from instep.loop.torch_losses import Threshold, seen
+from instep.loop.torch_losses import Threshold
 
 Function = Callable[[Any, Any], Any]
 

@@ -85,8 +85,8 @@ def _hyper_parameters(said: Mapping[str, Any]) -> list[Fact]:
 
 
 def _settings(settings: Mapping[str, Any]) -> Iterator[Fact]:
-    from instep.run.description import as_setting  # brings torch
     from instep.run.options import Options
+    from instep.run.setting import as_setting  # brings torch
 
     defaults = {f.name: as_setting(f.default) for f in fields(Options) if f.default is not MISSING}
     for name, value in settings.items():
