@@ -92,7 +92,7 @@ def test_help_loads_little(light: dict[str, Start]) -> None:
 
 def test_the_trainer_loads_what_every_run_needs(heavy: dict[str, Start]) -> None:
     start = heavy["from instep import Trainer"]
-    assert len(start.ours) <= 180, len(start.ours)
+    assert len(start.ours) <= 184, len(start.ours)
     assert len(start.others) <= 25, start.others
     assert start.has("instep.tuning", "instep.cli", "instep.loop.graph", "instep.loop.metrics.names", "instep.data.preview") == []
     assert start.has("instep.doctor.hub", "instep.report.page", "instep.report.terminal", "instep.distributed.turn") == []

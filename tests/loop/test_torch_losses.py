@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from complaints import complaints
 from instep.errors import DescriptionError, ObjectiveError
-from instep.loop import torch_losses as counts
+from instep.loop import loss_counts
+from instep.loop import torch_losses as losses
 from instep.loop.torch_losses import Counted, known
 
 Loss = Callable[..., Any]
@@ -346,7 +347,7 @@ def test_elementwise_weight(function: Loss) -> None:
 def test_every_loss_module_is_classified() -> None:
     modules = set(torch_losses.__all__)
     assert not modules - {row.module for row in TABLE} - {"LinearCrossEntropyLoss"}
-    assert not modules - {name for rule in counts.TABLE for name in rule.names}
+    assert not modules - {name for rule in losses.TABLE for name in rule.names}
 
 
 REDUCING = [n for n, f in vars(F).items() if inspect.isfunction(f) and "reduction" in inspect.signature(f).parameters]
@@ -358,7 +359,7 @@ def test_every_loss_function_is_classified() -> None:
 
 
 def test_no_name_in_the_table_is_unknown_to_torch() -> None:
-    names = [name for rule in counts.TABLE for name in rule.names]
+    names = [name for rule in losses.TABLE for name in rule.names]
     assert set(names) == {*torch_losses.__all__, *REDUCING}
     assert len(names) == len(set(names))
 
@@ -458,7 +459,7 @@ class NoWaiting(TorchDispatchMode):
 
 
 def test_counting_never_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "readable", lambda tensor: False)
+    monkeypatch.setattr(loss_counts, "readable", lambda tensor: False)
     assert not complaints(assert_counts_without_waiting, MEANS)
 
 
@@ -657,5 +658,5 @@ def test_losses_that_cannot_be_called(loss: Loss, words: str) -> None:
 
 
 def test_the_example_runs() -> None:
-    assert doctest.testmod(counts).attempted == 3
-    assert doctest.testmod(counts).failed == 0
+    assert doctest.testmod(losses).attempted == 4
+    assert doctest.testmod(losses).failed == 0
