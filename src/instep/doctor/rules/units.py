@@ -79,6 +79,7 @@ def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
             continue
         saw: str | None = None
         hint = False
+        between = rate.changes[-1][0] / len(rate.changes) if rate.changes else 0.0
         moving = changed >= 0.7 * min(rate.settled, rate.looks)  # with every update, as long as it moved
         if moving and trace.exceeds(rate.faded / steps, 0.4):
             saw = f"with every update, and was below 1e-4 of its highest value for {rate.faded} of {steps} updates"
@@ -88,16 +89,14 @@ def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
                     f"with every update, fell from {rate.highest:.3g} to {rate.last:.3g} in the first {rate.settled} of {steps} "
                     f"updates and then stayed, and there were {passes} epochs"
                 )
-        elif 3 * changed <= steps and _is_planned(rate.first, [lr for _, lr in rate.changes], steps):
+        elif _is_seldom(rate) and _is_planned(rate.first, [lr for _, lr in rate.changes], steps):
             saw = (
-                f"once in {steps / (changed + 1):.0f} updates, along a decay that would have ended after about {steps} changes: "
+                f"once in {between:.0f} updates, along a decay that would have ended after about {steps} changes: "
                 f"it is {rate.last / rate.highest:.3g} of its highest value after {steps} updates"
             )
-        elif _is_rising(rate, owner.lrs[0] if owner.lrs else 0.0, steps):
+        elif _is_seldom(rate) and _is_rising(rate, owner.lrs[0] if owner.lrs else 0.0, steps):
             hint = True
-            saw = (
-                f"once in {steps / (changed + 1):.0f} updates, and never left its warm-up: {rate.last:.3g} of {owner.lrs[0]:.3g}"
-            )
+            saw = f"once in {between:.0f} updates, and never left its warm-up: {rate.last:.3g} of {owner.lrs[0]:.3g}"
         elif not moving and _is_cut_early(rate, passes, steps) and trace.exceeds(rate.faded / steps, 0.4):
             saw = (
                 f"once in {rate.settled / changed:.1f} updates, and was below 1e-4 of its highest value for {rate.faded} of "
@@ -115,11 +114,16 @@ def _written_by_hand(trace: Trace, passes: int) -> Iterator[Finding]:
             )
 
 
+def _is_seldom(rate: HandRate) -> bool:
+    """Whether most steps found the rate of the step before. Of steps that were not looked at, nobody knows."""
+    return 3 * rate.changed <= rate.looks
+
+
 def _is_rising(rate: HandRate, lr: float, steps: int) -> bool:
     """Whether a rate, set now and then, has only gone up in equal parts, and would have come to `lr` if it were set each time."""
     lrs = [rate.first, *(each for _, each in rate.changes)]
     parts = [b - a for a, b in pairwise(lrs)]
-    if len(parts) < 3 or 3 * rate.changed > steps or min(parts) <= 0 or max(parts) > 1.01 * min(parts) or rate.last < lrs[-1]:
+    if len(parts) < 3 or min(parts) <= 0 or max(parts) > 1.01 * min(parts) or rate.last < lrs[-1]:
         return False
     return lr > 0 and rate.last <= 0.4 * lr and lrs[0] + steps * max(parts) >= 0.8 * lr
 

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from instep.doctor.hub import Hub
 from instep.doctor.networks_by_name import Bindings, Swaps, containers_of, scopes, tensor_dicts
@@ -13,9 +13,11 @@ from instep.doctor.records import part_class, record_class
 from instep.doctor.trace import Trace
 from instep.doctor.watch.calls import Call, Calls, Root
 from instep.doctor.watch.gradients import Gradients
+from instep.doctor.watch.loaders import tensors
 
 TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
 AVERAGE = re.compile(r"(^|_)(teacher|ema|shadow|averaged?|avg|target)(_|\d|$)", re.IGNORECASE)  # also of plain tensors
+IN_A_ROW = 4  # a teacher is asked in step after step; an evaluation asks many times in one
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 
 
@@ -51,6 +53,8 @@ class TeacherWatch:
         self._parameters = trace.part(Gradients).parameters
         self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
         self._looked: dict[int, int] = {}
+        self._asked: dict[int, tuple[int, int]] = {}  # root -> (last step without a graph, how many in a row)
+        self._learners: set[int] = set()  # roots that gave an output with a graph
         self._bindings = Bindings(self._part.loose)
 
     def on_root_seen(self, module: nn.Module, root: Root) -> None:
@@ -80,6 +84,11 @@ class TeacherWatch:
             return
         number = call.root.number
         self._modes.append((number, call.step, call.grad))
+        if call.grad and has_graph(call.output):
+            self._learners.add(number)
+        else:
+            last, row = self._asked.get(number, (call.step, 0))
+            self._asked[number] = call.step, row + (call.step == last + 1)
         looked = self._looked.get(number, 0)
         if looked < LOOKS and call.step >= 1:
             self._part.swaps.note(number, call.step, call.grad, call.module)
@@ -125,29 +134,38 @@ class TeacherWatch:
                     self._part.sharings.setdefault(key, Sharing(name, call.root.name, "name", count, self._hub.locator.site(1)))
 
     def on_judge(self) -> None:
-        """Two modules of one class, neither inside the other, with the same memory for every parameter."""
-        found: dict[tuple[str, tuple[int, ...]], tuple[Root, nn.Module]] = {}
-        for root in self._calls.roots[:64]:
-            top = root.reference()
-            if top is None or not root.parameters or len(self._part.sharings) > 8:
-                continue
-            key = (type(top).__name__, tuple(tensor.data_ptr() for tensor in top.parameters()))
-            other = found.setdefault(key, (root, top))
-            if other[1] is not top and 0 not in key[1]:
-                self._note_copy(root, top, *other)
+        """A module that has the memory of a student's every parameter, is of its class, and is neither inside the other."""
+        known = [(root, top) for root in self._calls.roots[:64] if root.parameters and (top := root.reference()) is not None]
+        students: dict[tuple[type, tuple[int, ...]], tuple[Root, nn.Module]] = {}
+        for root, top in sorted(known, key=lambda each: -each[0].trained):
+            if root.trained and root.number in self._learners:
+                students.setdefault(_memory(top), (root, top))
+        for root, top in known:
+            if self._asked.get(root.number, (0, 0))[1] >= IN_A_ROW and len(self._part.sharings) <= 8:
+                for part in [top] if root.number in self._learners else top.modules():
+                    if any(type(part) is kind for kind, _ in students):
+                        self._note_copy(root, part, *students.get(_memory(part), (root, part)))
 
-    def _note_copy(self, root: Root, top: nn.Module, other: Root, twin: nn.Module) -> None:
-        if any(part is twin for part in top.modules()) or any(part is top for part in twin.modules()):
+    def _note_copy(self, teacher: Root, part: nn.Module, student: Root, top: nn.Module) -> None:
+        if student is teacher or any(each is top for each in part.modules()) or any(each is part for each in top.modules()):
             return
-        student, teacher = (root, other) if root.trained > other.trained else (other, root)
         kinds = [kind for kind in self._calls.kinds.values() if kind.root is teacher]
-        idle = sum(kind.count for kind in kinds if not kind.grad)
-        if student.trained and idle:
-            site = next((kind.site for kind in kinds if not kind.grad), None)
-            name = f"{teacher.name} (copy)"
-            self._part.sharings.setdefault(
-                f"{student.number}|{teacher.number}", Sharing(name, student.name, "copy", student.parameters, site, idle)
-            )
+        name = f"{teacher.name} (copy)" if teacher.name == student.name else teacher.name
+        sharing = Sharing(
+            *(name, student.name, "copy", student.parameters),
+            site=next((kind.site for kind in kinds), None),
+            both=sum(kind.count for kind in kinds),
+        )
+        self._part.sharings.setdefault(f"{student.number}|{teacher.number}", sharing)
+
+
+def has_graph(output: Any) -> bool:
+    """Of an output that is no tensor, its first tensors tell."""
+    return any(tensor.requires_grad for tensor in ([output] if isinstance(output, Tensor) else tensors(output)))
+
+
+def _memory(module: nn.Module) -> tuple[type, tuple[int, ...]]:
+    return type(module), tuple(tensor.data_ptr() for tensor in module.parameters())
 
 
 OBSERVERS = [TeacherWatch]
