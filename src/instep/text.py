@@ -34,6 +34,14 @@ def paint_for(stream: TextIO | None) -> Paint:
     return coloured if wants_colour(stream) else plain
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Also of streams that somebody made and that cannot say it, and of those that are closed."""
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
 def wants_colour(stream: TextIO | None) -> bool:
     """Whether colours are welcome there. NO_COLOR declines them everywhere, then FORCE_COLOR and CLICOLOR_FORCE ask for them.
 
@@ -45,12 +53,12 @@ def wants_colour(stream: TextIO | None) -> bool:
     forced = said("FORCE_COLOR") or said("CLICOLOR_FORCE")
     if forced:
         return forced != "0"
-    return stream.isatty() and said("TERM") not in ("dumb", "unknown") and said("CLICOLOR") != "0"
+    return is_terminal(stream) and said("TERM") not in ("dumb", "unknown") and said("CLICOLOR") != "0"
 
 
 def terminal_width(stream: TextIO | None) -> int | None:
     """How many columns the terminal there has, or as many as COLUMNS says; None for a file, whose lines have any length."""
-    if stream is None or not stream.isatty():
+    if stream is None or not is_terminal(stream):
         return None
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said):

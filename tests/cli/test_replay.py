@@ -180,6 +180,7 @@ def test_a_prompt_in_a_terminal(prompt: str, instep: Instep, monkeypatch: pytest
     run = trained(instep)
     if prompt == ">>> ":
         monkeypatch.setitem(sys.modules, "IPython", None)
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)  # IPython leaves its own where another test has begun one
     else:
         pytest.importorskip("IPython")
     monkeypatch.setenv("IPYTHONDIR", str(Path("ipython").resolve()))

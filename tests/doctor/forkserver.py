@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from instep.doctor.journal import Journal
-from instep.doctor.launch import PID, ProcessWatch
+from instep.doctor.launch import PID, Output, ProcessWatch
 from instep.doctor.rules import all_rules
 from instep.doctor.settings import Settings
 from instep.doctor.sites import Locator
@@ -51,7 +51,7 @@ def examined(script: str, arguments: list[str]) -> dict[str, Any]:
     folder = Path("doctor").absolute()
     folder.mkdir()
     journal = Journal(folder, Settings())
-    process_watch = ProcessWatch(journal, Settings())
+    process_watch = ProcessWatch(journal, Settings(), Output())
     os.environ[PID] = str(os.getpid())
     process_watch.start()
     margins = process_watch.collect_margins()

@@ -1,18 +1,37 @@
 """The baseline: what a project has already fails nothing, however far its lines have moved."""
 
 import json
+import subprocess
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from instep.cli import main
-from instep.doctor.baseline import fingerprint, read_baseline, split_known, states, write_baseline
+from instep.doctor.baseline import count_gone, fingerprint, read_baseline, read_runs, split_known, states, write_baseline
 from instep.doctor.finding import Finding
 from instep.doctor.report import render
 from instep.doctor.sarif import as_sarif
 from instep.doctor.settings import Settings, from_pyproject, is_ignored_in_source
 from instep.errors import DescriptionError
+from programs import Programs
 
+TRAIN = """
+    import sys
+    import torch
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(0 if 'rest' in sys.argv else 12):
+        if 'keep' in sys.argv:
+            pass  # nothing is cleared
+        else:
+            optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
+        optimizer.step()
+    sys.exit(4 if 'fail' in sys.argv else 0)
+"""
+RUN = "train.py --epochs 1"
 STEP, LOSS = "    optimizer.step()\n", "    loss = cross_entropy(model(x).softmax(1), y)\n"
 
 
@@ -37,7 +56,7 @@ def rewrite(path: Path, text: str) -> None:
 
 def test_moved_lines_stay_known(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    assert write_baseline(known, [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]) == 2
+    assert write_baseline(known, RUN, [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]) == 2
     rewrite(script, f"import torch\n\n\ndef train():\n  for x, y in loader:\n  {LOSS}      # why\n    {STEP}")
     moved = [finding(script, 8), finding(script, 6, "softmax-before-cross-entropy")]
     assert split_known(moved, known) == ([], moved)
@@ -51,7 +70,7 @@ def test_moved_lines_stay_known(script: Path, tmp_path: Path) -> None:
 
 def test_as_many_are_known_as_there_were(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, [finding(script, 3)])
+    write_baseline(known, RUN, [finding(script, 3)])
     rewrite(script, f"for x, y in loader:\n{LOSS}{STEP}for x, y in other:\n{LOSS}{STEP}")
     new, old = split_known([finding(script, 3), finding(script, 6)], known)
     assert [len(new), len(old)] == [1, 1]
@@ -60,17 +79,17 @@ def test_as_many_are_known_as_there_were(script: Path, tmp_path: Path) -> None:
 
 def test_findings_without_a_line_are_known_too(tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, [Finding("no-seed", "seen")])
+    write_baseline(known, RUN, [Finding("no-seed", "seen")])
     assert split_known([Finding("no-seed", "seen, with other numbers")], known)[0] == []
     assert json.loads(known.read_text()) == {
-        "version": 1,
-        "findings": [{"id": "no-seed", "file": "", "line": "", "count": 1}],
+        "version": 2,
+        "runs": {RUN: [{"id": "no-seed", "file": "", "line": "", "count": 1}]},
     }
 
 
 def test_reports_tell_known_from_new(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, [finding(script, 3)])
+    write_baseline(known, RUN, [finding(script, 3)])
     both = [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]
     assert states(both, str(known)) == [{"known": True}, {"known": False}]
     assert states(both, None) == [{}, {}]
@@ -87,18 +106,60 @@ def test_bad_baselines_are_said_before_the_script_runs(tmp_path: Path, capsys: p
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit('it ran')")
     for text, words in (
-        (None, "write one with --baseline"),
+        (None, "write one with instep doctor --baseline"),
         ("{", "is no baseline of the doctor"),
-        ('{"version": 2}', "is a baseline of version 2; this Instep reads version 1"),
-        ('{"version": 1, "findings": [{"id": "no-seed"}]}', "is no baseline of the doctor"),
+        ('{"version": 1}', "is a baseline of version 1, and this Instep reads version 2; delete it"),
+        ('{"version": 2, "runs": {"train.py": [{"id": "no-seed"}]}}', "is no baseline of the doctor"),
         ("[]", "is no baseline of the doctor"),
     ):
         if text is not None:
             (tmp_path / "known.json").write_text(text)
         assert main(["doctor", "--baseline", str(tmp_path / "known.json"), str(script)]) == 2
         assert words in capsys.readouterr().err
+    assert main(["doctor", "--baseline", str(tmp_path / "known.json"), "--write-baseline", str(script)]) == 2
+    assert "is no baseline of the doctor" in capsys.readouterr().err
+    assert main(["doctor", "--baseline", str(tmp_path), str(script)]) == 2
+    assert "is a folder; name a file" in capsys.readouterr().err
     assert main(["doctor", "--baseline", str(tmp_path / "no" / "known.json"), "--write-baseline", str(script)]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_runs_share_a_baseline(script: Path, tmp_path: Path) -> None:
+    """Each replaces what it had, and what any has is known; as many as the run with the most."""
+    known = tmp_path / "known.json"
+    first, second = finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")
+    write_baseline(known, RUN, [first, second])
+    write_baseline(known, "pytest", [first, first])
+    assert [len(found) for found in split_known([first, first, first, second], known)] == [1, 3]
+    assert (count_gone([first], known, RUN), count_gone([first], known, "pytest"), count_gone([], known, "other.py")) == (1, 1, 0)
+    write_baseline(known, RUN, [])
+    assert read_runs(known).keys() == {"pytest"}
+    assert split_known([second], known) == ([second], [])
+
+
+def test_the_command_keeps_runs_apart_and_says_what_is_gone(programs: Programs, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(dedent(TRAIN))
+
+    def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return programs.run(["-m", "instep", "doctor", *arguments], cwd=tmp_path)
+
+    known = tmp_path / ".instep-doctor.json"
+    assert "wrote 1 finding of train.py keep to" in doctor("--write-baseline", "train.py", "keep").stderr
+    assert "wrote 1 finding of train.py keep again to" in doctor("--write-baseline", "train.py", "keep", "again").stderr
+    before = known.read_text()
+    said = doctor("--write-baseline", "train.py", "fail").stderr
+    assert "the baseline was not written: the script ended with exit code 4." in said
+    assert "the baseline was not written: nothing was trained." in doctor("--write-baseline", "train.py", "rest").stderr
+    assert known.read_text() == before
+    ran = doctor("--baseline", ".instep-doctor.json", "--fail-on", "error", "train.py", "keep")
+    assert (ran.returncode, "in the baseline already: 1 finding" in ran.stderr, "any more" in ran.stderr) == (0, True, False)
+    said = doctor("--baseline", ".instep-doctor.json", "train.py", "keep", "again", "clear").stderr
+    assert "any more" not in said  # another run: what it never had is not gone
+    (tmp_path / "train.py").write_text(dedent(TRAIN).replace("'keep' in", "'lost' in"))
+    said = doctor("--baseline", ".instep-doctor.json", "train.py", "keep").stderr
+    assert "1 finding of the baseline is not found any more; --write-baseline takes it out." in said
+    doctor("--write-baseline", "train.py", "keep")
+    assert read_runs(known).keys() == {"train.py keep again"}
 
 
 def test_pyproject_names_a_baseline(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_both_losses_side_by_side(project: Path, tmp_path: Path, programs: Progr
     ((_, before, after),) = [line.split() for line in said.splitlines() if line.split()[:1] == ["1"]]
     assert before == after  # of the first step, to the last digit shown
     assert "Verdict: " in said
-    known = json.loads((tmp_path / "known.json").read_text())
-    assert {"id": "missing-zero-grad", "file": "project/train.py", "line": "optimizer.step()", "count": 1} in known["findings"]
+    known = json.loads((tmp_path / "known.json").read_text())["runs"]["train.py"]
+    assert {"id": "missing-zero-grad", "file": "project/train.py", "line": "optimizer.step()", "count": 1} in known
     page = (tmp_path / "page.html").read_text()
     assert "<h2>With the fix</h2><p>Verdict: " in page
     assert '<span class="line marked"><span class="number">14</span>    optimizer.step()</span>' in page

@@ -54,6 +54,13 @@ def test_every_id_has_a_symptom() -> None:
         ("loaded checkpoint is bad", "a resumed or loaded model is worse"),
         ("negative loss", "the loss is negative"),
         ("the order of the data matters", "the order of the data matters"),
+        ("it does not learn", "the loss is constant"),
+        ("regression predicts the mean", "the loss falls slowly, and stops at a floor"),
+        ("results not reproducible", "the metric changes from one evaluation to the next"),
+        ("gradients are zero", "the loss is constant"),
+        ("works in notebook but not in production", "a resumed or loaded model is worse"),
+        ("weights do not change", "some layers never change"),
+        ("val accuracy much lower than train", "test accuracy is far below training accuracy"),
     ],
 )
 def test_words_find_a_symptom(words: str, name: str) -> None:
@@ -68,5 +75,7 @@ def test_symptoms_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--symptom"]) == 0
     said = capsys.readouterr().out
     assert all(f"\n  {symptom.name}\n" in said for symptom in symptoms())
+    assert main(["doctor", "--symptom", "loss", "is", "nan"]) == 0
+    assert capsys.readouterr().out.startswith("The loss rises, jumps, or becomes nan\n")
     assert main(["doctor", "--symptom", "purple"]) == 2
     assert "no symptom is like 'purple'; instep doctor --symptom lists those that there are." in capsys.readouterr().err

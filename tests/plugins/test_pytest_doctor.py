@@ -77,6 +77,18 @@ TESTS = """
 """
 
 
+PLUGIN = ("-p", "instep.plugins.pytest_doctor", "-p", "no:cacheprovider")
+WRONG = """
+def test_it():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        torch.nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,))).backward()
+        optimizer.step()
+"""
+
+
 @pytest.fixture
 def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # installed or not, it is loaded once
@@ -86,7 +98,7 @@ def session(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 def run(session: pytest.Pytester, *arguments: str) -> tuple[set[str], str]:
     """The tests that failed, and what was said."""
-    ran = session.runpytest_inprocess("-p", "instep.plugins.pytest_doctor", "-p", "no:cacheprovider", "-rf", *arguments)
+    ran = session.runpytest_inprocess(*PLUGIN, "-rf", *arguments)
     said = ran.stdout.str()
     failed = {line.split("::")[1].split()[0] for line in said.splitlines() if line.startswith("FAILED ")}
     return failed, said
@@ -116,6 +128,33 @@ def test_what_fails_can_be_chosen(session: pytest.Pytester) -> None:
     assert run(session, "--instep-doctor", "--instep-doctor-fail-on", "error", "-k", "warned or wrong")[0] == set()
     session.makepyfile("import pytest\n@pytest.mark.instep_doctor(fail_on='hint')\ndef test_it(instep_doctor): pass")
     assert "instep_doctor(fail_on='hint') can be error, warning, never" in run(session)[1]
+
+
+def test_a_baseline_is_written_and_shared(session: pytest.Pytester) -> None:
+    session.makepyfile("import torch\n" + WRONG)
+    (session.path / "pyproject.toml").write_text('[tool.instep.doctor]\nbaseline = "known.json"\n')
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor")
+    said.stderr.fnmatch_lines(["*instep doctor: there is no baseline *known.json; write one*"])
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor-write-baseline")
+    said.assert_outcomes(passed=1)
+    said.stdout.fnmatch_lines(["instep doctor: wrote 1 finding to *known.json."])
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor")
+    said.assert_outcomes(passed=1)
+    said.stdout.fnmatch_lines(["*in the baseline: *missing-zero-grad*"])
+    session.makepyfile("import torch\n" + WRONG + "    assert False\n")
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor-write-baseline")
+    said.stdout.fnmatch_lines(["instep doctor: the baseline was not written: not all tests passed."])
+
+
+def test_marks_that_are_misspelt_are_said(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        "import pytest\n@pytest.mark.instep_doctor(of=True)\ndef test_a(instep_doctor): pass\n"
+        "@pytest.mark.instep_doctor(ignore=['no-sed'])\ndef test_b(instep_doctor): pass\n"
+    )
+    said = session.runpytest_inprocess(*PLUGIN).stdout.str()
+    assert "the mark instep_doctor has no 'of'; it takes ignore, fail_on, off." in said
+    assert "instep doctor: the doctor knows no 'no-sed'; did you mean no-seed?" in said
+    assert "pytest_doctor.py" not in said
 
 
 def test_pytest_pays_nothing_for_it() -> None:

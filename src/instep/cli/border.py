@@ -10,7 +10,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol, TextIO
 
 from instep.errors import DescriptionError, InstepError, Interrupted, Notice, is_instep_file, is_user_file
@@ -29,7 +29,8 @@ def run_guarded(command: Callable[[], int]) -> int:
     try:
         with _notices_in_one_line():
             code = command()
-            sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
+            with suppress(ValueError, AttributeError):  # a script under the doctor may have closed it, or put nothing there
+                sys.stdout.flush()  # a closed pipe is noticed here, not when Python ends
             return code
     except (WrongUse, DescriptionError) as error:
         return _report(error, WRONG_USE)

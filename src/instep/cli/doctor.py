@@ -4,6 +4,7 @@ The doctor's own options stand before the script; what follows is the script's. 
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ options, before the script:
   --html FILE            at the end, a page with the source lines, the evidence and the loss
   --fail-on error|warning  exit with 3 where there is such a finding (a warning: or worse)
   --baseline FILE        findings that are in this file are known: they are listed, and fail nothing
-  --write-baseline       write what was found to that file (.instep-doctor.json where none is named)
+  --write-baseline       write what this run found to that file (.instep-doctor.json where none is named); other runs keep theirs
   --ignore ID            leave this finding out; may be given several times
   --strict               count hints as warnings, and ask for fewer occasions before speaking
   --no-probes            never run a model's forward once more, on copies, to see what influences what
@@ -104,7 +105,9 @@ def watch(given: DoctorOptions) -> int:
 
     def then(outcome: Outcome) -> None:
         if baseline is not None:
-            write_known(baseline, outcome)
+            write_known(baseline, run_name(given), outcome)
+        elif wanted.baseline is not None:
+            say_gone(Path(wanted.baseline), run_name(given), outcome)
         comparison = None
         if command is not None and given.flags & CONFIRM:
             comparison = confirm(command, outcome, here="--confirm-here" in given.flags)
@@ -129,12 +132,32 @@ def note_command(given: DoctorOptions) -> "Command | None":
     return command
 
 
-def write_known(path: Path, outcome: "Outcome") -> None:
-    """Write the baseline, and say so."""
+def run_name(given: DoctorOptions) -> str:
+    """The run as it was typed, by which the baseline keeps its findings apart from those of others."""
+    assert given.target is not None
+    return shlex.join([*(["-m"] if given.module else []), given.target, *given.arguments])
+
+
+def write_known(path: Path, run: str, outcome: "Outcome") -> None:
+    """Write the baseline, and say so; not of a run that did not get to its end, which has not found everything."""
     from instep.doctor.baseline import write_baseline
 
-    count = write_baseline(path, outcome.findings)
-    say(f"wrote {plural(count, 'finding')} to {path}; with --baseline they fail nothing.")
+    if outcome.code or not outcome.steps:
+        why = f"the script ended with exit code {outcome.code}" if outcome.code else "nothing was trained"
+        say(f"the baseline was not written: {why}.")
+        return
+    count = write_baseline(path, run, outcome.findings)
+    say(f"wrote {plural(count, 'finding')} of {run} to {path}; with --baseline they fail nothing.")
+
+
+def say_gone(path: Path, run: str, outcome: "Outcome") -> None:
+    """What this run had in the baseline and has no more would let the same mistake come back in silence."""
+    from instep.doctor.baseline import count_gone
+
+    gone = 0 if outcome.code or not outcome.steps else count_gone(outcome.findings, path, run)
+    if gone:
+        verb, them = ("is", "it") if gone == 1 else ("are", "them")
+        say(f"{plural(gone, 'finding')} of the baseline {verb} not found any more; --write-baseline takes {them} out.")
 
 
 def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> "Comparison | None":
@@ -185,8 +208,8 @@ def parse(arguments: Sequence[str]) -> DoctorOptions:
             given.target, given.module, given.arguments = rest[0], True, rest[1:]
             break
         if name in VALUED:
-            if not equals and not rest and name == "--symptom":
-                rest.append("")
+            if name == "--symptom":  # the rest are words of it, also without quotes
+                value, equals, rest = " ".join([*filter(None, [value]), *rest]), "=", []
             if not equals and not rest:
                 raise WrongUse(f"{name} needs a value. See instep doctor --help.")
             given.values.setdefault(name, []).append(value if equals else rest.pop(0))
@@ -251,12 +274,15 @@ def baseline_to_read(given: DoctorOptions, configured: str | None) -> str | None
 
 def baseline_to_write(given: DoctorOptions) -> Path | None:
     """Where to write what was found; None where that was not asked for."""
-    from instep.doctor.baseline import NAME
+    from instep.doctor.baseline import NAME, read_runs
 
     if "--write-baseline" not in given.flags:
         return None
     configured = from_pyproject(start_of(given)).get("baseline")
-    return Path(place_of(given, "--baseline") or configured or os.path.abspath(NAME))
+    path = Path(place_of(given, "--baseline") or configured or os.path.abspath(NAME))
+    if path.exists():
+        read_runs(path)  # an error before the script runs
+    return path
 
 
 def listing(*, narrow: bool = False) -> str:

@@ -1,7 +1,8 @@
 """The baseline: findings that a project has already, in a file. Only new ones fail.
 
 A finding is known by its id, its file and the text of its line, however far the line has moved; of several on lines of the same
-text, as many are known as there were.
+text, as many are known as there were. The file keeps apart what each run has found (`train.py --epochs 1`, `pytest`), so that
+trainings share one: writing for a run replaces what that run had, and what any run has is known to all.
 """
 
 import hashlib
@@ -17,30 +18,51 @@ from instep.doctor.finding import Finding
 from instep.errors import DescriptionError
 
 NAME = ".instep-doctor.json"
-VERSION = 1
+VERSION = 2
 Key = tuple[str, str, str]  # id, file as seen from the baseline's folder, text of the line
 
 
-def write_baseline(path: Path, findings: Iterable[Finding]) -> int:
-    """Write them all; returns how many. The order is that of files and lines, so that a difference of two is short."""
+def write_baseline(path: Path, run: str, findings: Iterable[Finding]) -> int:
+    """Write those of a run in place of what it had; returns how many. In the order of files and lines: differences are short."""
+    runs = read_runs(path) if path.exists() else {}
     counts = Counter(_key(finding, path) for finding in findings)
-    entries = [{"id": id, "file": file, "line": line, "count": count} for (id, file, line), count in sorted(counts.items())]
-    path.write_text(json.dumps({"version": VERSION, "findings": entries}, indent=2) + "\n", encoding="utf-8")
+    kept = {name: known for name, known in {**runs, run: counts}.items() if known}
+    told = {name: [_entry(key, count) for key, count in sorted(known.items())] for name, known in sorted(kept.items())}
+    path.write_text(json.dumps({"version": VERSION, "runs": told}, indent=2) + "\n", encoding="utf-8")
     return counts.total()
 
 
-def read_baseline(path: Path) -> Counter[Key]:
-    """How many findings of each key are known; an error for a file that is none."""
+def read_runs(path: Path) -> dict[str, Counter[Key]]:
+    """How many findings of each key each run has; an error for a file that is no baseline."""
+    if path.is_dir():
+        raise DescriptionError(f"the baseline {path} is a folder; name a file.")
     if not path.is_file():
-        raise DescriptionError(f"there is no baseline {path}; write one with --baseline {path} --write-baseline.")
+        raise DescriptionError(f"there is no baseline {path}; write one with instep doctor --baseline {path} --write-baseline.")
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         version = told["version"]
         if version == VERSION:
-            return Counter({(one["id"], one["file"], one["line"]): int(one["count"]) for one in told["findings"]})
+            return {run: Counter(dict(map(_counted, entries))) for run, entries in told["runs"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DescriptionError(f"{path} is no baseline of the doctor; write one anew with --write-baseline.") from None
-    raise DescriptionError(f"{path} is a baseline of version {version}; this Instep reads version {VERSION}.")
+        raise DescriptionError(f"{path} is no baseline of the doctor; delete it, and write one with --write-baseline.") from None
+    raise DescriptionError(
+        f"{path} is a baseline of version {version}, and this Instep reads version {VERSION}; delete it, and write one with "
+        "--write-baseline."
+    )
+
+
+def read_baseline(path: Path) -> Counter[Key]:
+    """How many findings of each key are known: as many as the run has that has the most."""
+    known: Counter[Key] = Counter()
+    for counts in read_runs(path).values():
+        known |= counts
+    return known
+
+
+def count_gone(findings: Iterable[Finding], path: Path, run: str) -> int:
+    """How many findings the baseline has of a run that it does not have any more."""
+    before = read_runs(path).get(run, Counter())
+    return (before - Counter(_key(finding, path) for finding in findings)).total()
 
 
 def split_known(findings: Sequence[Finding], path: Path) -> tuple[list[Finding], list[Finding]]:
@@ -75,6 +97,15 @@ def _key(finding: Finding, baseline: Path) -> Key:
         seen = os.path.relpath(os.path.abspath(file), baseline.resolve().parent)
         file = Path(seen).as_posix()
     return finding.id, file, line_text(finding)
+
+
+def _entry(key: Key, count: int) -> dict[str, Any]:
+    id, file, line = key
+    return {"id": id, "file": file, "line": line, "count": count}
+
+
+def _counted(entry: dict[str, Any]) -> tuple[Key, int]:
+    return (entry["id"], entry["file"], entry["line"]), int(entry["count"])
 
 
 def states(findings: Sequence[Finding], path: str | None) -> list[dict[str, Any]]:

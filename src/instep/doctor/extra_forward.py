@@ -122,7 +122,7 @@ class ExtraForward:
         _restore(self._generators)
         copies = _copied(self._state)
         # Not with torch's own search for ties: it swaps the tensors of a part with two names twice, and puts the copies back.
-        with ConstantDraws():
+        with torch._C._EnableTorchFunction(), ConstantDraws():
             output = functional_call(self._module, copies, args, kwargs, tie_weights=False)
         self.draws = self.draws or not _are_equal(_generators(), self._generators)
         return output

@@ -4,6 +4,7 @@ A forward may write to anything: its input, a list of the script's, a generator 
 """
 
 import contextlib
+import fcntl
 import os
 import pickle
 import select
@@ -20,8 +21,13 @@ T = TypeVar("T")
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process can work: not where an accelerator is in use, which a copy cannot share."""
-    return sys.platform == "linux" and not torch.cuda.is_initialized() and not torch.xpu.is_initialized()
+    """Whether a copy of this process can work: not where an accelerator is in use, which a copy cannot share.
+
+    Nor where the script is told of processes that end.
+    """
+    if sys.platform != "linux" or torch.cuda.is_initialized() or torch.xpu.is_initialized():
+        return False
+    return signal.getsignal(signal.SIGCHLD) in (signal.SIG_DFL, signal.SIG_IGN)
 
 
 def run_forked(work: Callable[[], T]) -> T | None:
@@ -68,14 +74,23 @@ def _answer(work: Callable[[], T], writing: int) -> NoReturn:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 1)
-        os.dup2(silence, 2)
+        _silence_files(besides=writing)
         torch.set_num_threads(1)  # the others have stayed behind
         with os.fdopen(writing, "wb") as out:
             out.write(pickle.dumps(work()))
     finally:
         os._exit(0)
+
+
+def _silence_files(besides: int) -> None:
+    """What a forward writes to the terminal, to a log or to another process is written to nowhere."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number in (besides, silence):
+            continue
+        with contextlib.suppress(OSError):  # the one that has listed them
+            if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                os.dup2(silence, number)
 
 
 def _read(reading: int) -> bytes:

@@ -18,6 +18,7 @@ from torch._C._functorch import peek_interpreter_stack as is_transformed
 from torch.overrides import _pop_mode, _push_mode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from instep.doctor.interrupting import is_of_a_handler
 from instep.doctor.shards import HeldHere, Unseen
 from instep.doctor.sites import Locator
 from instep.doctor.trace import Trace
@@ -121,11 +122,12 @@ class Hub:
         self.busy = self.quiet = True
         self.hush()
         try:
-            if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
-                with _without_modes():
+            with torch._C.DisableTorchFunctionSubclass():  # what a tensor of the user's class does is not asked for
+                if torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack():
+                    with _without_modes():
+                        self._pass_on(handlers, news)
+                else:
                     self._pass_on(handlers, news)
-            else:
-                self._pass_on(handlers, news)
         finally:
             self.unhush()
             self.busy = False
@@ -164,7 +166,9 @@ class Hub:
                 handler(*news)
             except Unseen:
                 self.unseen += 1
-            except Exception:
+            except Exception as error:
+                if is_of_a_handler(error):
+                    raise
                 self.stand_down(getattr(handler, "__self__", None))
 
     def read(self, tensor: Any, then: Callable[[Any], None]) -> None:
@@ -181,7 +185,9 @@ class Hub:
             _, tensor, then = self._unread.popleft()
             try:
                 then(tensor.tolist())
-            except Exception:
+            except Exception as error:
+                if is_of_a_handler(error):
+                    raise
                 self.stand_down(getattr(getattr(then, "func", then), "__self__", None))
 
     def stand_down(self, observer: object) -> None:

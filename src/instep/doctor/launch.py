@@ -5,6 +5,7 @@ Nothing of this file imports torch: a script may want to set things up before it
 """
 
 import atexit
+import builtins
 import contextlib
 import importlib.abc
 import importlib.machinery
@@ -15,7 +16,8 @@ import runpy
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -46,6 +48,7 @@ class Outcome(NamedTuple):
     findings: list[Finding]
     steps: int
     folder: Path
+    code: int = 0  # the script's own exit code
 
 
 def run(
@@ -60,19 +63,23 @@ def run(
 
     `then` hears of what was found, when it has been reported.
     """
+    output = Output()
+    chosen = tempfile.tempdir
     with tempfile.TemporaryDirectory(prefix="instep-doctor-") as folder:
+        tempfile.tempdir = chosen  # which asking for a folder has set: the script may want to say where they are
         (Path(folder) / _SETTINGS).write_text(settings.text(), encoding="utf-8")
         os.environ[FOLDER], os.environ[PID] = folder, str(os.getpid())
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_CHILD), os.environ.get("PYTHONPATH"))))
-        process_watch = ProcessWatch(Journal(Path(folder), settings), settings)
+        process_watch = ProcessWatch(Journal(Path(folder), settings), settings, output)
         process_watch.journal.publish()
         process_watch.start()
         try:
             code = _run_module(target, arguments) if module else _run_script(target, arguments)
         finally:
             process_watch.end()
-        outcome = _close(process_watch, settings)
-        then(outcome)
+        with output.as_it_was():
+            outcome = _close(process_watch, settings)._replace(code=code)
+            then(outcome)
         return FAILED_ON if settings.fails(outcome.findings) else code
 
 
@@ -80,7 +87,7 @@ def _close(process_watch: "ProcessWatch", settings: Settings) -> Outcome:
     journal = process_watch.journal
     journal.publish(complete=True)
     findings = journal.findings()
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
     failures = journal.failures()
     new, known = settings.split(findings)
@@ -98,12 +105,33 @@ def _close(process_watch: "ProcessWatch", settings: Settings) -> Outcome:
     return Outcome(findings, journal.steps(), journal.folder)
 
 
+class Output:
+    """stderr and `print` as they were before the script, which may put others in their places: the doctor's words are not its."""
+
+    def __init__(self) -> None:
+        self._stderr, self._print = sys.stderr, builtins.print
+
+    @contextlib.contextmanager
+    def as_it_was(self) -> Iterator[None]:
+        """For the time of a report."""
+        theirs = sys.stderr, builtins.print
+        sys.stderr, builtins.print = self._stderr, self._print
+        try:
+            yield
+        finally:
+            sys.stderr, builtins.print = theirs
+
+    def say(self, finding: Finding) -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._print(one_line(finding, paint=paint_for(self._stderr)), file=self._stderr, flush=True)
+
+
 class ProcessWatch:
     """The doctor in this process: comes when torch does, keeps the journal, says errors at once."""
 
-    def __init__(self, journal: Journal, settings: Settings) -> None:
+    def __init__(self, journal: Journal, settings: Settings, output: Output) -> None:
         self.journal = journal
-        self._settings = settings
+        self._settings, self._output = settings, output
         self._watcher: Any = None
         self._inherited = (0, 0)  # backwards and steps of the parent, in a forked child
         self._curves: Curves | None = None
@@ -179,8 +207,7 @@ class ProcessWatch:
     def _said(self, finding: Finding, new: bool) -> None:
         self.journal.found(finding)
         if new and finding.level == "error" and self._settings.split([finding])[0] and self.journal.first_to_say(finding):
-            with contextlib.suppress(OSError, ValueError):
-                print(one_line(finding, paint=paint_for(sys.stderr)), file=sys.stderr, flush=True)
+            self._output.say(finding)
 
 
 def is_imported() -> bool:
@@ -292,7 +319,7 @@ def attach() -> None:
     if not folder or os.environ.get(PID) == str(os.getpid()) or not (Path(folder) / _SETTINGS).is_file():
         return
     settings = Settings.from_text((Path(folder) / _SETTINGS).read_text(encoding="utf-8"))
-    process_watch = ProcessWatch(Journal(Path(folder), settings), settings)
+    process_watch = ProcessWatch(Journal(Path(folder), settings), settings, Output())
     process_watch.start()
     atexit.register(process_watch.end)
 
@@ -306,13 +333,17 @@ def _run_script(path: str, arguments: Sequence[str]) -> int:
         sys.path[0:1] = []
         return _exit_code(lambda: runpy.run_path(path, run_name="__main__"))
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=os.path.abspath(path), __builtins__=__builtins__, __cached__=None)
+    file = os.path.abspath(path)
+    loader = importlib.machinery.SourceFileLoader("__main__", file)
+    main.__dict__.update(__file__=file, __builtins__=builtins, __cached__=None, __loader__=loader)
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
     main.__spec__ = None
     sys.modules["__main__"] = main  # and there it stays: what the script left behind may look for it
 
     def execute() -> None:
-        with io.open_code(main.__dict__["__file__"]) as file:
-            code = compile(file.read(), main.__dict__["__file__"], "exec")
+        with io.open_code(file) as source:
+            code = compile(source.read(), file, "exec")
         exec(code, main.__dict__)
 
     return _exit_code(execute)
@@ -337,6 +368,7 @@ def _exit_code(execute: Callable[[], object]) -> int:
         return 1
     except BaseException as error:
         error.__traceback__ = _users(error.__traceback__)
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
@@ -353,6 +385,7 @@ def _users(trace: TracebackType | None) -> TracebackType | None:
         if not ours:
             kept.append(trace)
         trace = trace.tb_next
-    for one, following in zip(kept, [*kept[1:], None], strict=True):
-        one.tb_next = following
+    for one, following in pairwise([*kept, None]):
+        if one is not None:
+            one.tb_next = following
     return kept[0] if kept else None

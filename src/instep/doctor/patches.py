@@ -5,6 +5,7 @@ returns what the original returns, raises what it raises, and keeps name, signat
 listens to are installed. Compiled code sees the original alone.
 """
 
+import copy
 import functools
 import importlib
 import sys
@@ -12,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import get_ident
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.compiler import is_compiling
 
 from instep.doctor.hub import Hub
@@ -25,9 +26,11 @@ TRACERS = (
     "torch.jit:script",
     "torch.jit:trace",
     "torch.jit:trace_module",
+    "torch.jit._recursive:create_script_module",  # of a ScriptModule of the user's
     "torch.onnx:export",
     "torch.export:export",
     "torch.fx:symbolic_trace",
+    "torch.fx:Tracer.trace",
 )
 
 
@@ -111,6 +114,14 @@ class Replaced(NamedTuple):
     wrapper: Any
     always: bool
 
+    @property
+    def stays(self) -> bool:
+        """Whether it stays while nobody listens, too. A function that the script keeps is then the one that torch has.
+
+        Built-ins need not: theirs compare and pickle as the originals do.
+        """
+        return self.always or (isinstance(self.owner, ModuleType) and not is_builtin(self.original))
+
 
 class Patches:
     """What is installed now. `remove` puts everything back as it was."""
@@ -163,9 +174,12 @@ class Patches:
     def suspend(self) -> None:
         """Tracers and compilers of TorchScript read the functions themselves: let them find the originals."""
         for target in TRACERS:
-            module, _, name = target.partition(":")
-            if module in sys.modules and hasattr(sys.modules[module], name):
-                owner = sys.modules[module]
+            module, _, path = target.partition(":")
+            *classes, name = path.split(".")
+            owner: Any = sys.modules.get(module)
+            for part in classes:
+                owner = getattr(owner, part, None)
+            if hasattr(owner, name):
                 original = getattr(owner, name)
                 wrapper = self._untouched(original)
                 setattr(owner, name, wrapper)
@@ -183,6 +197,7 @@ class Patches:
             if hub.busy:
                 return original(*args, **kwargs)
             others = [each for each in self._installed if vars(each.owner).get(each.name) is each.wrapper]
+            others += self._kept_by_user(args)
             hub.close()
             for each in others:
                 setattr(each.owner, each.name, each.original)
@@ -194,6 +209,20 @@ class Patches:
                 hub.open()
 
         return unseen(wrapper)
+
+    def _kept_by_user(self, given: tuple[Any, ...]) -> list[Replaced]:
+        """Wrappers that the user's modules have imported by name, and those that a model keeps as attributes."""
+        known = {id(each.wrapper): each for each in self._installed if isinstance(each.owner, ModuleType)}
+        places: list[Any] = [part for model in given[:1] if isinstance(model, nn.Module) for part in model.modules()]
+        is_users = self._hub.locator.is_users
+        modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+        places += [module for module in modules if is_users(getattr(module, "__file__", None) or "")]
+        return [
+            known[id(value)]._replace(owner=place, name=name)
+            for place in places
+            for name, value in list(vars(place).items())
+            if id(value) in known
+        ]
 
     def remove(self) -> None:
         for each in reversed(self._installed):
@@ -208,7 +237,7 @@ class Patches:
         if self._hub.compiled:
             return
         for each in self._installed:
-            if not each.always and vars(each.owner).get(each.name) is each.wrapper:
+            if not each.stays and vars(each.owner).get(each.name) is each.wrapper:
                 setattr(each.owner, each.name, each.original)
 
     def before_step(self, step: Any) -> None:
@@ -222,7 +251,7 @@ class Patches:
     def on_wake(self) -> None:
         self.after_step(None)  # the last one may have failed
         for each in self._installed:
-            if not each.always and vars(each.owner).get(each.name) is each.original:
+            if not each.stays and vars(each.owner).get(each.name) is each.original:
                 setattr(each.owner, each.name, each.wrapper)
 
     def _replace(self, patch: Patch) -> None:
@@ -235,7 +264,10 @@ class Patches:
                 raise ValueError(f"{name} of {owner} is patched twice; listen to the event of the first patch instead")
             wrapper = wrappers.get(id(original))
             if wrapper is None:
-                wrapper = wrappers[id(original)] = self._wrapped(original, name, patch)
+                wrapper = self._wrapped(original, name, patch)
+                if isinstance(owner, ModuleType) and is_builtin(original):
+                    wrapper = PatchedBuiltin(original, wrapper)
+                wrappers[id(original)] = wrapper
             setattr(owner, name, wrapper)
             self._installed.append(Replaced(owner, name, original, wrapper, patch.always))
 
@@ -267,6 +299,34 @@ class Patches:
             return result
 
         return unseen(wrapper)
+
+
+class PatchedBuiltin:
+    """A patched built-in function: it equals, hashes and pickles as the original, and is no method where a class has it."""
+
+    def __init__(self, original: Callable[..., Any], wrapper: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, original)
+        self._call = wrapper
+
+    @unseen
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["__wrapped__"], name)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is vars(self)["__wrapped__"]
+
+    def __hash__(self) -> int:
+        return hash(vars(self)["__wrapped__"])
+
+    def __repr__(self) -> str:
+        return repr(vars(self)["__wrapped__"])
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        told: Any = vars(self)["__wrapped__"].__reduce_ex__(protocol)
+        return (copy.copy, (vars(self)["__wrapped__"],)) if isinstance(told, str) else told
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:

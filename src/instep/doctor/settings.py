@@ -48,10 +48,13 @@ class Settings:
             return None
         return replace(finding, severity="warning") if self.strict and finding.level == "hint" else finding
 
-    def fails(self, findings: Iterable[Finding]) -> bool:
-        """Whether `fail_on` is met by a finding that is not in the baseline."""
+    def failing(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Those by which `fail_on` is met, and which are not in the baseline."""
         levels = {"error": {"error"}, "warning": {"error", "warning"}}.get(self.fail_on or "", set())
-        return any(finding.level in levels for finding in self.split(list(findings))[0])
+        return [finding for finding in self.split(list(findings))[0] if finding.level in levels]
+
+    def fails(self, findings: Iterable[Finding]) -> bool:
+        return bool(self.failing(findings))
 
     def split(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
         """Those that are new, and those that are in the baseline."""
@@ -74,7 +77,7 @@ class Settings:
 def known(id: str) -> str:
     """The id, if it is in the catalogue; else an error that names one like it."""
     if id not in CATALOGUE:
-        close = difflib.get_close_matches(id, CATALOGUE, n=1)
+        close = difflib.get_close_matches(id.lower().replace("_", "-"), CATALOGUE, n=1)
         hint = f"did you mean {close[0]}?" if close else "see instep doctor --list."
         raise DescriptionError(f"the doctor knows no {id!r}; {hint}")
     return id

@@ -119,7 +119,10 @@ class Locator:
             return name
         if name.startswith("<"):
             return ""
-        folder, file = os.path.split(name if name.startswith(os.sep) else os.path.abspath(name))
+        try:
+            folder, file = os.path.split(name if name.startswith(os.sep) else os.path.abspath(name))
+        except OSError:  # the working folder was deleted
+            return ""
         home = self._homes.get(folder)
         if home is None:
             home = self._homes[folder] = self._home(folder)
@@ -150,5 +153,8 @@ def _real_folder(path: str) -> str:
 
 def _relative(file: str) -> str:
     """As seen from here where it lies below; whole otherwise."""
-    here = os.getcwd() + os.sep
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:  # it was deleted
+        return file
     return file.removeprefix(here)

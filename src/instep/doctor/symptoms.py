@@ -1,6 +1,7 @@
 """Symptoms: what people see, and the mistakes that may be behind it, each with the question that tells it apart."""
 
 import functools
+import math
 import re
 import tomllib
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ CLOSE = 0.75  # of the best match, by which others are shown too
 
 @dataclass(frozen=True)
 class Symptom:
-    """One symptom: how it is called, other words for it, and (id, question) of what may be behind it."""
+    """One symptom: how it is called, other ways to say it, commas between, and (id, question) of what may be behind it."""
 
     name: str
     words: str
@@ -58,14 +59,22 @@ def find_symptoms(text: str) -> list[Symptom]:
 
 
 def _likeness(asked: set[str], symptom: Symptom) -> float:
-    """How many of the asked words it has; those of its name count twice, words that many symptoms have count less."""
-    name, others = _stems(symptom.name), _stems(symptom.words)
-    return sum(_weight(word) * (2.0 if word in name else 1.0) for word in asked & (name | others))
+    """How much the asked words and one way to say it have in common, of what either has; 1 where they are the same.
+
+    Words that no symptom has count little, words that many have less than others.
+    """
+    return max(_common(asked, _stems(phrase)) for phrase in (symptom.name, *symptom.words.split(",")))
+
+
+def _common(asked: set[str], phrase: set[str]) -> float:
+    shared = sum(map(_weight, asked & phrase))
+    return shared / math.sqrt(sum(map(_weight, asked)) * sum(map(_weight, phrase))) if shared else 0.0
 
 
 @functools.cache
 def _weight(word: str) -> float:
-    return 1.0 / sum(word in _stems(f"{symptom.name} {symptom.words}") for symptom in symptoms())
+    having = sum(word in _stems(f"{symptom.name} {symptom.words}") for symptom in symptoms())
+    return 1.0 / math.sqrt(having) if having else 0.2
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The doctor in pytest: `pytest --instep-doctor` watches every test that trains, the fixture `instep_doctor` one test.
 
-pytest imports this file in every project where Instep is installed. It imports neither torch nor the doctor before a test asks.
+pytest imports this file in every project where Instep is installed. It imports neither torch nor the doctor before a test or an
+option asks.
 """
 
 from collections.abc import Generator
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 SECTION = "found by instep doctor"
 MARKER = "instep_doctor"
+RUN = "pytest"  # the name of its findings in a baseline
 _WATCHER: "pytest.StashKey[Watcher]" = pytest.StashKey()
+_FOUND: "pytest.StashKey[list[Finding]]" = pytest.StashKey()  # of the whole session, for a baseline
 LEVELS = ("error", "warning", "never")
+OPTIONS = ("ignore", "fail_on", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,11 +33,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--instep-doctor-fail-on", metavar="LEVEL", choices=LEVELS,
         help="fail a test with such a finding: error (the default), warning (or worse), never; else from pyproject.toml",
     )  # fmt: skip
+    group.addoption(
+        "--instep-doctor-write-baseline", action="store_true",
+        help="write what is found to the baseline that pyproject.toml names, or to .instep-doctor.json; it fails no test",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
     words = "ignore=[ids], fail_on='error' | 'warning' | 'never', off=True"
     config.addinivalue_line("markers", f"{MARKER}({words}): what the doctor does in this test")
+    writes = config.getoption("--instep-doctor-write-baseline")
+    if writes and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError("--instep-doctor-write-baseline needs all tests in one process; leave out -n.")
+    if writes:
+        config.stash[_FOUND] = []
+    if writes or config.getoption("--instep-doctor"):
+        _check(config, writes=writes)
+
+
+def _check(config: pytest.Config, *, writes: bool) -> None:
+    """What is wrong with the settings is said once, before any test."""
+    from instep.doctor.baseline import read_runs
+    from instep.doctor.settings import Settings, from_pyproject
+    from instep.errors import DescriptionError
+
+    try:
+        found = from_pyproject(config.rootpath)
+        Settings(**found)
+        path = _baseline(config)
+        if (found.get("baseline") and not writes) or path.exists():
+            read_runs(path)
+    except DescriptionError as error:
+        raise pytest.UsageError(f"instep doctor: {error}") from None
+
+
+def _baseline(config: pytest.Config) -> Path:
+    from instep.doctor.baseline import NAME
+    from instep.doctor.settings import from_pyproject
+
+    return Path(from_pyproject(config.rootpath).get("baseline") or config.rootpath / NAME)
 
 
 @pytest.fixture
@@ -49,7 +87,8 @@ def instep_doctor(request: pytest.FixtureRequest) -> "Watcher":
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fixtures may train too."""
-    if item.config.getoption("--instep-doctor") and not _asked(item).get("off"):
+    asked = item.config.getoption("--instep-doctor") or item.config.getoption("--instep-doctor-write-baseline")
+    if asked and not _asked(item).get("off"):
         _begin(item)
     return (yield)
 
@@ -60,12 +99,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException:
-        _show(item, _judge(item))
+        _show(item, *_judge(item))
         raise
-    new = _judge(item)
-    if new and _settings(item).fails(new):
-        pytest.fail(_text(item, new), pytrace=False)
-    _show(item, new)
+    new, known = _judge(item)
+    if failing := _settings(item).failing(new) if new else []:
+        pytest.fail(_text(item, new, failing), pytrace=False)
+    _show(item, new, known)
     return result
 
 
@@ -78,8 +117,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     return (yield)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """What was found in tests that did not fail."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """What was found in tests that did not fail, and what became of the baseline."""
     passed = terminalreporter.stats.get("passed", [])
     told = [(report.nodeid, text) for report in passed for name, text in report.sections if SECTION in name]
     if told:
@@ -87,19 +126,40 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         for node, text in told:
             terminalreporter.write_line(node)
             terminalreporter.write_line("\n".join(f"  {line}" for line in text.splitlines()))
+    if _FOUND in config.stash:
+        terminalreporter.write_line(f"instep doctor: {_write(config, exitstatus)}")
+
+
+def _write(config: pytest.Config, exitstatus: int) -> str:
+    """The baseline of a session in which nothing failed: others have not found everything."""
+    if exitstatus != pytest.ExitCode.OK:
+        return "the baseline was not written: not all tests passed."
+    from instep.doctor.baseline import write_baseline
+
+    path, found = _baseline(config), config.stash[_FOUND]
+    count = write_baseline(path, RUN, found)
+    return f"wrote {count} finding{'' if count == 1 else 's'} to {path}."
 
 
 def _begin(item: pytest.Item) -> "Watcher":
     from instep.doctor.settings import Settings, from_pyproject
     from instep.doctor.watcher import Watcher
+    from instep.errors import DescriptionError
 
-    found, asked = from_pyproject(Path(item.path).parent), _asked(item)
-    found["ignore"] = (*found.get("ignore", ()), *asked.get("ignore", ()))
-    level = asked.get("fail_on") or item.config.getoption("--instep-doctor-fail-on") or found.get("fail_on") or "error"
-    if level not in LEVELS:
-        raise pytest.UsageError(f"{MARKER}(fail_on={level!r}) can be {', '.join(LEVELS)}")
-    found["fail_on"] = None if level == "never" else level
-    watcher = Watcher(Settings(**found))
+    asked = _asked(item)
+    try:
+        found = from_pyproject(Path(item.path).parent)
+        found["ignore"] = (*found.get("ignore", ()), *asked.get("ignore", ()))
+        level = asked.get("fail_on") or item.config.getoption("--instep-doctor-fail-on") or found.get("fail_on") or "error"
+        if level not in LEVELS:
+            raise DescriptionError(f"{MARKER}(fail_on={level!r}) can be {', '.join(LEVELS)}.")
+        if _FOUND in item.config.stash:
+            level, found["baseline"] = "never", None
+        found["fail_on"] = None if level == "never" else level
+        settings = Settings(**found)
+    except DescriptionError as error:
+        pytest.fail(f"instep doctor: {error}", pytrace=False)
+    watcher = Watcher(settings)
     watcher.begin()
     item.stash[_WATCHER] = watcher
     return watcher
@@ -107,33 +167,39 @@ def _begin(item: pytest.Item) -> "Watcher":
 
 def _asked(item: pytest.Item) -> dict[str, Any]:
     """What the markers of a test say, the nearest last."""
-    return {name: value for mark in reversed(list(item.iter_markers(MARKER))) for name, value in mark.kwargs.items()}
+    asked = {name: value for mark in reversed(list(item.iter_markers(MARKER))) for name, value in mark.kwargs.items()}
+    if unknown := [name for name in asked if name not in OPTIONS]:
+        pytest.fail(f"the mark {MARKER} has no {unknown[0]!r}; it takes {', '.join(OPTIONS)}.", pytrace=False)
+    return asked
 
 
-def _judge(item: pytest.Item) -> "list[Finding]":
-    """End the watch; the findings that are not in the baseline. A test that has ended it has judged them itself."""
+def _judge(item: pytest.Item) -> "tuple[list[Finding], list[Finding]]":
+    """End the watch; findings that are new and those in the baseline. A test that has ended it has judged them itself."""
     watcher = item.stash.get(_WATCHER, None)
     if watcher is None or not watcher.is_going_on():
-        return []
+        return [], []
     watcher.end()
-    return watcher.settings.split(watcher.findings)[0]
+    if _FOUND in item.config.stash:
+        item.config.stash[_FOUND].extend(watcher.findings)
+    return watcher.settings.split(watcher.findings)
 
 
 def _settings(item: pytest.Item) -> "Settings":
     return item.stash[_WATCHER].settings
 
 
-def _text(item: pytest.Item, findings: "list[Finding]") -> str:
+def _text(item: pytest.Item, findings: "list[Finding]", failing: "list[Finding]") -> str:
     from instep.doctor.report import render
 
     watcher = item.stash[_WATCHER]
-    names = ", ".join(dict.fromkeys(finding.id for finding in findings))
+    names = ", ".join(dict.fromkeys(finding.id for finding in failing))
     return f"{names}\n{render(findings, steps=watcher.trace.steps, failed=watcher.hub.failed)}"
 
 
-def _show(item: pytest.Item, findings: "list[Finding]") -> None:
+def _show(item: pytest.Item, findings: "list[Finding]", known: "list[Finding]") -> None:
     """Keep them with the report of the test."""
-    if findings:
+    if findings or known:
         from instep.doctor.report import one_line
 
-        item.add_report_section("call", SECTION, "\n".join(one_line(finding) for finding in findings))
+        lines = [*map(one_line, findings), *(f"in the baseline: {one_line(finding)}" for finding in known)]
+        item.add_report_section("call", SECTION, "\n".join(lines))

@@ -29,6 +29,7 @@ from instep.doctor.watch.phases import Phases
 FIRST_BATCHES = 32  # passes of which the first batch is compared
 SAME = 32  # training calls of a phase that are compared with the one before
 CALLS = 128  # training calls whose rows are looked at, one after the other
+CHOSEN = 2**40  # seeds below are those of people; torch draws one of 64 bits where nobody sets any
 SPARSE, LATEST = 8, 600  # after those every so many, up to the last: samples that come again in the second epoch
 PEEKS = 3  # passes of one batch before the one that is counted
 TARGETS = 96  # losses whose targets are looked at
@@ -149,6 +150,7 @@ class RowWatch:
 
     def install(self, _: list[object]) -> None:
         self._part.seed_at_start = torch.initial_seed()
+        self._part.seeded = self._part.seed_at_start < CHOSEN  # before the doctor came, as in an earlier cell of a notebook
 
     def on_judge(self) -> None:
         for number, keys in self._looked_at.items():

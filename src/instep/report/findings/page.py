@@ -116,7 +116,8 @@ def mark_up(text: str, *, inline: bool = False) -> str:
 def piece(findings: Sequence[Finding], steps: int, folder: Path) -> str:
     """For a notebook, under a cell: no script, no style sheet, the page's own colours."""
     if not findings:
-        return f"<div><p>instep doctor: nothing to say in {plural(steps, 'step')}.</p></div>"
+        said = f"nothing to say in {plural(steps, 'step')}" if steps else "nothing found, and no step was watched"
+        return f"<div><p>instep doctor: {said}.</p></div>"
     return f"<div>{''.join(_folded(one, folder) for one in findings)}</div>"
 
 

@@ -1,0 +1,20 @@
+"""Exceptions that a signal handler of the script's raises while the doctor works: they are the script's, not the doctor's."""
+
+import signal
+from types import CodeType, TracebackType
+
+
+def is_of_a_handler(error: BaseException) -> bool:
+    """Whether it comes out of a function that answers for a signal: a time limit, a request to stop."""
+    codes = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code(handler: object) -> CodeType | None:
+    code = getattr(getattr(handler, "__func__", handler), "__code__", None)
+    return code if isinstance(code, CodeType) else None
