@@ -131,6 +131,26 @@ def test_names_that_were_imported_before_are_watched() -> None:
     assert cross_entropy is F.cross_entropy
 
 
+def test_a_seed_that_was_set_before_is_known() -> None:
+    """As in an earlier cell of a notebook, or before `instep.watch()`."""
+
+    def found() -> set[str]:
+        with Watcher() as watcher:
+            model, optimizer = small()
+            for _ in range(12):
+                step(model, optimizer)
+        return {finding.id for finding in watcher.findings}
+
+    state = torch.get_rng_state()
+    try:
+        torch.manual_seed(2**31)
+        assert "no-seed" not in found()
+        torch.seed()  # drawn anew, as at the start of a process
+        assert "no-seed" in found()
+    finally:
+        torch.set_rng_state(state)
+
+
 def test_a_long_run_is_watched_in_bursts() -> None:
     steps = FIRST + 2 * EVERY
     with instep.watch(aloud=False) as visit:

@@ -4,7 +4,6 @@ A forward may write to anything: its input, a list of the script's, a generator 
 """
 
 import contextlib
-import fcntl
 import os
 import pickle
 import select
@@ -84,6 +83,8 @@ def _answer(work: Callable[[], T], writing: int) -> NoReturn:
 
 def _silence_files(besides: int) -> None:
     """What a forward writes to the terminal, to a log or to another process is written to nowhere."""
+    import fcntl  # not on every system, as forking is
+
     silence = os.open(os.devnull, os.O_WRONLY)
     for number in map(int, os.listdir("/proc/self/fd")):
         if number in (besides, silence):

@@ -54,9 +54,10 @@ def not_shuffled(trace: Trace) -> Iterator[Finding]:
         is_sorted = batch >= 4 and _is_sorted(trace, inside, expected)
         if not is_sorted and (not declared or loader.full_passes < 2 or loader.batches < 8):
             continue
-        yield _unshuffled(
-            loader.site, inside, whole, is_sorted, {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
-        )
+        evidence: dict[str, object] = {"sampler": loader.sampler, "batches": loader.length, "passes": loader.passes}
+        if loader.made is not None and loader.made != loader.site:
+            evidence["made_at"] = loader.made
+        yield _unshuffled(loader.site, inside, whole, is_sorted, evidence)
     yield from _sorted_targets(trace)
     if not trace.part(Loaders).is_training():
         yield from _not_shuffled_by_hand(trace)
@@ -132,10 +133,11 @@ def _period(signatures: list[int]) -> int | None:
 
 
 def _unshuffled(site: str | None, inside: float, whole: float, is_sorted: bool, evidence: dict[str, object]) -> Finding:
+    made = f" The loader was made at {evidence['made_at']}." if "made_at" in evidence else ""
     tail = f": classes come one after the other (entropy {inside:.2f} within batches, {whole:.2f} over all)" if is_sorted else ""
     return Finding(
         "not-shuffled",
-        f"Training batches come in the same order in every pass{tail}.",
+        f"Training batches come in the same order in every pass{tail}.{made}",
         evidence={**evidence, "entropy_within_batches": round(inside, 3), "entropy": round(whole, 3)},
         where=site,
         since_step=0,
