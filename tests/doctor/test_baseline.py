@@ -56,7 +56,7 @@ def rewrite(path: Path, text: str) -> None:
 
 def test_moved_lines_stay_known(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    assert write_baseline(known, RUN, [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]) == 2
+    assert write_baseline(known, {RUN: [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]}) == 2
     rewrite(script, f"import torch\n\n\ndef train():\n  for x, y in loader:\n  {LOSS}      # why\n    {STEP}")
     moved = [finding(script, 8), finding(script, 6, "softmax-before-cross-entropy")]
     assert split_known(moved, known) == ([], moved)
@@ -70,7 +70,7 @@ def test_moved_lines_stay_known(script: Path, tmp_path: Path) -> None:
 
 def test_as_many_are_known_as_there_were(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, RUN, [finding(script, 3)])
+    write_baseline(known, {RUN: [finding(script, 3)]})
     rewrite(script, f"for x, y in loader:\n{LOSS}{STEP}for x, y in other:\n{LOSS}{STEP}")
     new, old = split_known([finding(script, 3), finding(script, 6)], known)
     assert [len(new), len(old)] == [1, 1]
@@ -79,7 +79,7 @@ def test_as_many_are_known_as_there_were(script: Path, tmp_path: Path) -> None:
 
 def test_findings_without_a_line_are_known_too(tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, RUN, [Finding("no-seed", "seen")])
+    write_baseline(known, {RUN: [Finding("no-seed", "seen")]})
     assert split_known([Finding("no-seed", "seen, with other numbers")], known)[0] == []
     assert json.loads(known.read_text()) == {
         "version": 2,
@@ -89,7 +89,7 @@ def test_findings_without_a_line_are_known_too(tmp_path: Path) -> None:
 
 def test_reports_tell_known_from_new(script: Path, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    write_baseline(known, RUN, [finding(script, 3)])
+    write_baseline(known, {RUN: [finding(script, 3)]})
     both = [finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")]
     assert states(both, str(known)) == [{"known": True}, {"known": False}]
     assert states(both, None) == [{}, {}]
@@ -128,11 +128,11 @@ def test_runs_share_a_baseline(script: Path, tmp_path: Path) -> None:
     """Each replaces what it had, and what any has is known; as many as the run with the most."""
     known = tmp_path / "known.json"
     first, second = finding(script, 3), finding(script, 2, "softmax-before-cross-entropy")
-    write_baseline(known, RUN, [first, second])
-    write_baseline(known, "pytest", [first, first])
+    write_baseline(known, {RUN: [first, second]})
+    write_baseline(known, {"pytest": [first, first]})
     assert [len(found) for found in split_known([first, first, first, second], known)] == [1, 3]
-    assert (count_gone([first], known, RUN), count_gone([first], known, "pytest"), count_gone([], known, "other.py")) == (1, 1, 0)
-    write_baseline(known, RUN, [])
+    assert [count_gone(known, {run: [first]}) for run in (RUN, "pytest", "other.py")] == [1, 1, 0]
+    write_baseline(known, {RUN: []})
     assert read_runs(known).keys() == {"pytest"}
     assert split_known([second], known) == ([second], [])
 
@@ -156,8 +156,10 @@ def test_the_command_keeps_runs_apart_and_says_what_is_gone(programs: Programs, 
     said = doctor("--baseline", ".instep-doctor.json", "train.py", "keep", "again", "clear").stderr
     assert "any more" not in said  # another run: what it never had is not gone
     (tmp_path / "train.py").write_text(dedent(TRAIN).replace("'keep' in", "'lost' in"))
-    said = doctor("--baseline", ".instep-doctor.json", "train.py", "keep").stderr
-    assert "1 finding of the baseline is not found any more; --write-baseline takes it out." in said
+    ignoring = ("--baseline", ".instep-doctor.json", "--ignore", "graph-kept", "train.py", "keep")
+    assert "any more" not in doctor(*ignoring).stderr  # which did not look for all
+    said = doctor("--baseline", ".instep-doctor.json", "./train.py", "keep").stderr
+    assert "1 finding of the baseline is not found any more; writing it again takes it out." in said
     doctor("--write-baseline", "train.py", "keep")
     assert read_runs(known).keys() == {"train.py keep again"}
 

@@ -33,7 +33,7 @@ def test_an_old_project_begins(tmp_path: Path, programs: Programs) -> None:
     """With a baseline of one finding, whose line has moved since, a new mistake alone fails the check of the workflow."""
     path = script(tmp_path, "train.py", "work()\n")
     line = next(number for number, text in enumerate(path.read_text().splitlines(), 1) if "no zero_grad" in text)
-    write_baseline(tmp_path / ".instep-doctor.json", "train.py", [Finding("missing-zero-grad", "seen", where=f"{path}:{line}")])
+    write_baseline(tmp_path / ".instep-doctor.json", {"train.py": [Finding("missing-zero-grad", "seen", where=f"{path}:{line}")]})
     wrong = "nn.functional.cross_entropy(model(x).softmax(1), y)"
     path.write_text("# a comment\n" + path.read_text().replace("nn.functional.cross_entropy(model(x), y)", wrong))
     done = doctor(tmp_path, *command("workflow.yml"), programs=programs)

@@ -52,6 +52,7 @@ SCRIPTS: dict[str, str | bytes] = {
         print("done")
     """,
     "stdout closed": "import sys\nprint('done')\nsys.stdout.close()",
+    "stderr closed": "import sys\nprint('done')\nsys.stderr.close()",
     "stdout gone": "import sys\nprint('done', flush=True)\nsys.stdout = None",
     "a folder for temporary files": """
         import os, tempfile

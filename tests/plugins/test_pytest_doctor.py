@@ -132,6 +132,8 @@ def test_what_fails_can_be_chosen(session: pytest.Pytester) -> None:
 
 def test_a_baseline_is_written_and_shared(session: pytest.Pytester) -> None:
     session.makepyfile("import torch\n" + WRONG)
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor-write-baseline")
+    said.stderr.fnmatch_lines(["*--instep-doctor-write-baseline needs a file to write to; name it in *pyproject.toml*"])
     (session.path / "pyproject.toml").write_text('[tool.instep.doctor]\nbaseline = "known.json"\n')
     said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor")
     said.stderr.fnmatch_lines(["*instep doctor: there is no baseline *known.json; write one*"])
@@ -141,9 +143,14 @@ def test_a_baseline_is_written_and_shared(session: pytest.Pytester) -> None:
     said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor")
     said.assert_outcomes(passed=1)
     said.stdout.fnmatch_lines(["*in the baseline: *missing-zero-grad*"])
+    session.makepyfile(
+        "import torch\n" + WRONG.replace("        torch.nn.f", "        optimizer.zero_grad()\n        torch.nn.f")
+    )
+    said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor")
+    said.stdout.fnmatch_lines(["instep doctor: 1 finding of the baseline is not found any more; writing it again takes it out."])
     session.makepyfile("import torch\n" + WRONG + "    assert False\n")
     said = session.runpytest_inprocess(*PLUGIN, "--instep-doctor-write-baseline")
-    said.stdout.fnmatch_lines(["instep doctor: the baseline was not written: not all tests passed."])
+    said.stdout.fnmatch_lines(["instep doctor: the baseline was not written: not all tests passed, or there were none."])
 
 
 def test_marks_that_are_misspelt_are_said(session: pytest.Pytester) -> None:

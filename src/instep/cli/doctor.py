@@ -107,7 +107,7 @@ def watch(given: DoctorOptions) -> int:
         if baseline is not None:
             write_known(baseline, run_name(given), outcome)
         elif wanted.baseline is not None:
-            say_gone(Path(wanted.baseline), run_name(given), outcome)
+            say_gone(Path(wanted.baseline), given, outcome)
         comparison = None
         if command is not None and given.flags & CONFIRM:
             comparison = confirm(command, outcome, here="--confirm-here" in given.flags)
@@ -135,7 +135,8 @@ def note_command(given: DoctorOptions) -> "Command | None":
 def run_name(given: DoctorOptions) -> str:
     """The run as it was typed, by which the baseline keeps its findings apart from those of others."""
     assert given.target is not None
-    return shlex.join([*(["-m"] if given.module else []), given.target, *given.arguments])
+    target = given.target if given.module else os.path.normpath(given.target)
+    return shlex.join([*(["-m"] if given.module else []), target, *given.arguments])
 
 
 def write_known(path: Path, run: str, outcome: "Outcome") -> None:
@@ -146,18 +147,17 @@ def write_known(path: Path, run: str, outcome: "Outcome") -> None:
         why = f"the script ended with exit code {outcome.code}" if outcome.code else "nothing was trained"
         say(f"the baseline was not written: {why}.")
         return
-    count = write_baseline(path, run, outcome.findings)
+    count = write_baseline(path, {run: outcome.findings})
     say(f"wrote {plural(count, 'finding')} of {run} to {path}; with --baseline they fail nothing.")
 
 
-def say_gone(path: Path, run: str, outcome: "Outcome") -> None:
-    """What this run had in the baseline and has no more would let the same mistake come back in silence."""
-    from instep.doctor.baseline import count_gone
+def say_gone(path: Path, given: DoctorOptions, outcome: "Outcome") -> None:
+    """Say that findings of the baseline are gone, after a run that looked for all of them."""
+    from instep.doctor.baseline import count_gone, gone_text
 
-    gone = 0 if outcome.code or not outcome.steps else count_gone(outcome.findings, path, run)
-    if gone:
-        verb, them = ("is", "it") if gone == 1 else ("are", "them")
-        say(f"{plural(gone, 'finding')} of the baseline {verb} not found any more; --write-baseline takes {them} out.")
+    looked_for_less = outcome.code or not outcome.steps or "--ignore" in given.values or "--no-probes" in given.flags
+    if not looked_for_less and (gone := count_gone(path, {run_name(given): outcome.findings})):
+        say(gone_text(gone))
 
 
 def confirm(command: "Command", outcome: "Outcome", *, here: bool) -> "Comparison | None":

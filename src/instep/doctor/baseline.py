@@ -10,26 +10,29 @@ import json
 import linecache
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from instep.doctor.finding import Finding
 from instep.errors import DescriptionError
+from instep.text import plural
 
 NAME = ".instep-doctor.json"
 VERSION = 2
 Key = tuple[str, str, str]  # id, file as seen from the baseline's folder, text of the line
 
 
-def write_baseline(path: Path, run: str, findings: Iterable[Finding]) -> int:
-    """Write those of a run in place of what it had; returns how many. In the order of files and lines: differences are short."""
-    runs = read_runs(path) if path.exists() else {}
-    counts = Counter(_key(finding, path) for finding in findings)
-    kept = {name: known for name, known in {**runs, run: counts}.items() if known}
-    told = {name: [_entry(key, count) for key, count in sorted(known.items())] for name, known in sorted(kept.items())}
+def write_baseline(path: Path, found: Mapping[str, Iterable[Finding]]) -> int:
+    """Write what runs have found, each in place of what it had; returns how many findings these are.
+
+    In the order of runs, files and lines, so that differences of two are short.
+    """
+    counts = {run: Counter(_key(finding, path) for finding in findings) for run, findings in found.items()}
+    runs = {**(read_runs(path) if path.exists() else {}), **counts}
+    told = {run: [_entry(key, count) for key, count in sorted(known.items())] for run, known in sorted(runs.items()) if known}
     path.write_text(json.dumps({"version": VERSION, "runs": told}, indent=2) + "\n", encoding="utf-8")
-    return counts.total()
+    return sum(known.total() for known in counts.values())
 
 
 def read_runs(path: Path) -> dict[str, Counter[Key]]:
@@ -59,10 +62,18 @@ def read_baseline(path: Path) -> Counter[Key]:
     return known
 
 
-def count_gone(findings: Iterable[Finding], path: Path, run: str) -> int:
-    """How many findings the baseline has of a run that it does not have any more."""
-    before = read_runs(path).get(run, Counter())
-    return (before - Counter(_key(finding, path) for finding in findings)).total()
+def count_gone(path: Path, found: Mapping[str, Iterable[Finding]]) -> int:
+    """How many findings of these runs are in the baseline, and were not found this time."""
+    runs, gone = read_runs(path), 0
+    for run, findings in found.items():
+        gone += (runs.get(run, Counter()) - Counter(_key(finding, path) for finding in findings)).total()
+    return gone
+
+
+def gone_text(gone: int) -> str:
+    """What is to be done about findings that are gone: the same mistake could come back in silence."""
+    verb, them = ("is", "it") if gone == 1 else ("are", "them")
+    return f"{plural(gone, 'finding')} of the baseline {verb} not found any more; writing it again takes {them} out."
 
 
 def split_known(findings: Sequence[Finding], path: Path) -> tuple[list[Finding], list[Finding]]:

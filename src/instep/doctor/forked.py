@@ -22,7 +22,7 @@ T = TypeVar("T")
 def can_fork() -> bool:
     """Whether a copy of this process can work: not where an accelerator is in use, which a copy cannot share.
 
-    Nor where the script is told of processes that end.
+    Nor where the script has a handler for SIGCHLD, which would be called when the copy ends.
     """
     if sys.platform != "linux" or torch.cuda.is_initialized() or torch.xpu.is_initialized():
         return False

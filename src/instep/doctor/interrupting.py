@@ -1,5 +1,6 @@
 """Exceptions that a signal handler of the script's raises while the doctor works: they are the script's, not the doctor's."""
 
+import functools
 import signal
 from types import CodeType, TracebackType
 
@@ -16,5 +17,8 @@ def is_of_a_handler(error: BaseException) -> bool:
 
 
 def _code(handler: object) -> CodeType | None:
-    code = getattr(getattr(handler, "__func__", handler), "__code__", None)
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = handler if hasattr(handler, "__code__") or not callable(handler) else type(handler).__call__
+    code = getattr(function, "__code__", None)
     return code if isinstance(code, CodeType) else None

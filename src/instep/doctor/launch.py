@@ -116,6 +116,8 @@ class Output:
         """For the time of a report."""
         theirs = sys.stderr, builtins.print
         sys.stderr, builtins.print = self._stderr, self._print
+        if getattr(sys.stderr, "closed", False):  # which leaves the file itself open
+            sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
         try:
             yield
         finally:
@@ -369,6 +371,8 @@ def _exit_code(execute: Callable[[], object]) -> int:
     except BaseException as error:
         error.__traceback__ = _users(error.__traceback__)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        if sys.version_info >= (3, 12):
+            sys.last_exc = error
         sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0

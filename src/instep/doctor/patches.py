@@ -161,10 +161,7 @@ class Patches:
         """
         known = {id(each.original): each for each in self._installed if not isinstance(each.owner, type)}
         for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None) or ""
-            if "/torch/" in file and module.__name__.startswith("torch."):
-                continue  # more than a thousand
-            if not isinstance(module, ModuleType) or not (is_users(file) or (not file and module.__name__ == "__main__")):
+            if not isinstance(module, ModuleType) or not _is_users(module, is_users):
                 continue
             for name, value in list(vars(module).items()):
                 if (each := known.get(id(value))) is not None:
@@ -214,9 +211,8 @@ class Patches:
         """Wrappers that the user's modules have imported by name, and those that a model keeps as attributes."""
         known = {id(each.wrapper): each for each in self._installed if isinstance(each.owner, ModuleType)}
         places: list[Any] = [part for model in given[:1] if isinstance(model, nn.Module) for part in model.modules()]
-        is_users = self._hub.locator.is_users
         modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-        places += [module for module in modules if is_users(getattr(module, "__file__", None) or "")]
+        places += [module for module in modules if _is_users(module, self._hub.locator.is_users)]
         return [
             known[id(value)]._replace(owner=place, name=name)
             for place in places
@@ -324,9 +320,23 @@ class PatchedBuiltin:
     def __repr__(self) -> str:
         return repr(vars(self)["__wrapped__"])
 
+    def __deepcopy__(self, _: object) -> "PatchedBuiltin":
+        return self
+
+    def __copy__(self) -> "PatchedBuiltin":
+        return self
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         told: Any = vars(self)["__wrapped__"].__reduce_ex__(protocol)
         return (copy.copy, (vars(self)["__wrapped__"],)) if isinstance(told, str) else told
+
+
+def _is_users(module: ModuleType, is_users: Callable[[str], bool]) -> bool:
+    """Whether a module is the user's; a notebook's `__main__` has no file."""
+    file = getattr(module, "__file__", None) or ""
+    if "/torch/" in file and module.__name__.startswith("torch."):
+        return False  # more than a thousand
+    return is_users(file) or (not file and module.__name__ == "__main__")
 
 
 def _again(items: list[Any], error: Exception | None) -> Iterator[Any]:

@@ -54,6 +54,7 @@ class Settings:
         return [finding for finding in self.split(list(findings))[0] if finding.level in levels]
 
     def fails(self, findings: Iterable[Finding]) -> bool:
+        """Whether there are any."""
         return bool(self.failing(findings))
 
     def split(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 SECTION = "found by instep doctor"
 MARKER = "instep_doctor"
-RUN = "pytest"  # the name of its findings in a baseline
 _WATCHER: "pytest.StashKey[Watcher]" = pytest.StashKey()
-_FOUND: "pytest.StashKey[list[Finding]]" = pytest.StashKey()  # of the whole session, for a baseline
+_FOUND: "pytest.StashKey[dict[str, list[Finding]]]" = pytest.StashKey()  # in each test that was watched, for a baseline
 LEVELS = ("error", "warning", "never")
 OPTIONS = ("ignore", "fail_on", "off")
 
@@ -35,18 +34,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
     group.addoption(
         "--instep-doctor-write-baseline", action="store_true",
-        help="write what is found to the baseline that pyproject.toml names, or to .instep-doctor.json; it fails no test",
+        help="write what is found to the baseline that pyproject.toml names, and fail no test for it",
     )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
     words = "ignore=[ids], fail_on='error' | 'warning' | 'never', off=True"
     config.addinivalue_line("markers", f"{MARKER}({words}): what the doctor does in this test")
+    config.stash[_FOUND] = {}
     writes = config.getoption("--instep-doctor-write-baseline")
-    if writes and getattr(config.option, "numprocesses", None):
+    if writes and (getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)):
         raise pytest.UsageError("--instep-doctor-write-baseline needs all tests in one process; leave out -n.")
-    if writes:
-        config.stash[_FOUND] = []
     if writes or config.getoption("--instep-doctor"):
         _check(config, writes=writes)
 
@@ -60,18 +58,14 @@ def _check(config: pytest.Config, *, writes: bool) -> None:
     try:
         found = from_pyproject(config.rootpath)
         Settings(**found)
-        path = _baseline(config)
-        if (found.get("baseline") and not writes) or path.exists():
-            read_runs(path)
+        path = found.get("baseline")
+        if writes and path is None:
+            where = f'{config.rootpath / "pyproject.toml"}: [tool.instep.doctor] baseline = ".instep-doctor.json"'
+            raise DescriptionError(f"--instep-doctor-write-baseline needs a file to write to; name it in {where}.")
+        if path is not None and (not writes or Path(path).exists()):
+            read_runs(Path(path))
     except DescriptionError as error:
         raise pytest.UsageError(f"instep doctor: {error}") from None
-
-
-def _baseline(config: pytest.Config) -> Path:
-    from instep.doctor.baseline import NAME
-    from instep.doctor.settings import from_pyproject
-
-    return Path(from_pyproject(config.rootpath).get("baseline") or config.rootpath / NAME)
 
 
 @pytest.fixture
@@ -126,19 +120,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         for node, text in told:
             terminalreporter.write_line(node)
             terminalreporter.write_line("\n".join(f"  {line}" for line in text.splitlines()))
-    if _FOUND in config.stash:
-        terminalreporter.write_line(f"instep doctor: {_write(config, exitstatus)}")
+    if said := _about_baseline(config, exitstatus):
+        terminalreporter.write_line(f"instep doctor: {said}")
 
 
-def _write(config: pytest.Config, exitstatus: int) -> str:
-    """The baseline of a session in which nothing failed: others have not found everything."""
+def _about_baseline(config: pytest.Config, exitstatus: int) -> str:
+    """What was written, or what is gone; tests that fail have not shown everything."""
+    writes, found = config.getoption("--instep-doctor-write-baseline"), config.stash[_FOUND]
+    if not writes and not found:
+        return ""
     if exitstatus != pytest.ExitCode.OK:
-        return "the baseline was not written: not all tests passed."
-    from instep.doctor.baseline import write_baseline
+        return "the baseline was not written: not all tests passed, or there were none." if writes else ""
+    from instep.doctor.baseline import count_gone, gone_text, write_baseline
+    from instep.doctor.settings import from_pyproject
+    from instep.text import plural
 
-    path, found = _baseline(config), config.stash[_FOUND]
-    count = write_baseline(path, RUN, found)
-    return f"wrote {count} finding{'' if count == 1 else 's'} to {path}."
+    path = from_pyproject(config.rootpath).get("baseline")
+    if path is None:
+        return ""
+    if writes:
+        return f"wrote {plural(write_baseline(Path(path), found), 'finding')} to {path}."
+    gone = count_gone(Path(path), found)
+    return gone_text(gone) if gone else ""
 
 
 def _begin(item: pytest.Item) -> "Watcher":
@@ -149,16 +152,22 @@ def _begin(item: pytest.Item) -> "Watcher":
     asked = _asked(item)
     try:
         found = from_pyproject(Path(item.path).parent)
-        found["ignore"] = (*found.get("ignore", ()), *asked.get("ignore", ()))
+        ignored = asked.get("ignore", ())
+        found["ignore"] = (*found.get("ignore", ()), *([ignored] if isinstance(ignored, str) else ignored))
         level = asked.get("fail_on") or item.config.getoption("--instep-doctor-fail-on") or found.get("fail_on") or "error"
         if level not in LEVELS:
             raise DescriptionError(f"{MARKER}(fail_on={level!r}) can be {', '.join(LEVELS)}.")
-        if _FOUND in item.config.stash:
+        if item.config.getoption("--instep-doctor-write-baseline"):
             level, found["baseline"] = "never", None
         found["fail_on"] = None if level == "never" else level
         settings = Settings(**found)
+        settings.split([])  # reads the baseline, if there is one
     except DescriptionError as error:
-        pytest.fail(f"instep doctor: {error}", pytrace=False)
+        wrong = str(error)
+    else:
+        wrong = ""
+    if wrong:
+        pytest.fail(f"instep doctor: {wrong}", pytrace=False)
     watcher = Watcher(settings)
     watcher.begin()
     item.stash[_WATCHER] = watcher
@@ -179,8 +188,7 @@ def _judge(item: pytest.Item) -> "tuple[list[Finding], list[Finding]]":
     if watcher is None or not watcher.is_going_on():
         return [], []
     watcher.end()
-    if _FOUND in item.config.stash:
-        item.config.stash[_FOUND].extend(watcher.findings)
+    item.config.stash[_FOUND][f"pytest {item.nodeid}"] = watcher.findings
     return watcher.settings.split(watcher.findings)
 
 

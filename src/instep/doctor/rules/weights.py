@@ -304,7 +304,7 @@ def teacher_shares_weights(trace: Trace) -> Iterator[Finding]:
             },
             where=sharing.site,
             since_step=0,
-            severity="warning" if sharing.how == "name" else None,
+            severity="warning" if sharing.how == "name" else "hint" if sharing.how == "copy" and not sharing.named else None,
             cause=key,
         )
     yield from _mirrored(trace)

@@ -1,5 +1,6 @@
 """Teachers, targets and averages that are the student: by name, as an attribute, or as a copy with the same memory."""
 
+import operator
 import re
 from collections import deque
 from dataclasses import field
@@ -17,7 +18,7 @@ from instep.doctor.watch.loaders import tensors
 
 TEACHER = re.compile(r"(^|_)(teacher|ema|target|momentum|shadow|slow|average|averaged|avg|key|k|offline)(_|\d|$)", re.IGNORECASE)
 AVERAGE = re.compile(r"(^|_)(teacher|ema|shadow|averaged?|avg|target)(_|\d|$)", re.IGNORECASE)  # also of plain tensors
-IN_A_ROW = 4  # a teacher is asked in step after step; an evaluation asks many times in one
+ENOUGH = 4  # steps in which a teacher is asked; one without a teacher's name in as many that follow each other
 LOOKS = 6  # training calls of a root at which the caller's names are looked at
 
 
@@ -33,6 +34,18 @@ class Sharing:
     both: int = 0  # steps in which it was called twice: with and without grad, or once more than backwards follow
     scope: str = ""  # where it has both names
     root: int | None = None  # that was called by these names
+    named: bool = False  # of a copy: whether it is called a teacher
+
+
+@record_class
+class Asked:
+    """Calls of a root that gave no graph."""
+
+    last: int  # step
+    steps: int = 1  # in which there were any
+    in_a_row: int = 1  # of those, the last ones that follow each other
+    longest: int = 1  # such row
+    named: bool = False  # whether the caller, or its class, calls it a teacher
 
 
 @part_class
@@ -53,7 +66,7 @@ class TeacherWatch:
         self._parameters = trace.part(Gradients).parameters
         self._modes: deque[tuple[int, int, bool]] = deque(maxlen=32)  # (root, step, grad)
         self._looked: dict[int, int] = {}
-        self._asked: dict[int, tuple[int, int]] = {}  # root -> (last step without a graph, how many in a row)
+        self._asked: dict[int, Asked] = {}
         self._learners: set[int] = set()  # roots that gave an output with a graph
         self._bindings = Bindings(self._part.loose)
 
@@ -84,11 +97,10 @@ class TeacherWatch:
             return
         number = call.root.number
         self._modes.append((number, call.step, call.grad))
-        if call.grad and has_graph(call.output):
+        if call.grad and _has_graph(call.output):
             self._learners.add(number)
         else:
-            last, row = self._asked.get(number, (call.step, 0))
-            self._asked[number] = call.step, row + (call.step == last + 1)
+            self._note_asked(call)
         looked = self._looked.get(number, 0)
         if looked < LOOKS and call.step >= 1:
             self._part.swaps.note(number, call.step, call.grad, call.module)
@@ -97,6 +109,19 @@ class TeacherWatch:
                 self._look_at_names(call)
         elif any(sharing.root == number for sharing in self._part.sharings.values()):
             self._part.swaps.note(number, call.step, call.grad, call.module)
+
+    def _note_asked(self, call: Call) -> None:
+        asked = self._asked.get(call.root.number)
+        if asked is None:
+            named = TEACHER.search(_underscored(call.root.name)) is not None
+            asked = self._asked[call.root.number] = Asked(call.step, named=named)
+        elif call.step > asked.last:
+            asked.in_a_row = asked.in_a_row + 1 if call.step == asked.last + 1 else 1
+            asked.longest = max(asked.longest, asked.in_a_row)
+            asked.last, asked.steps = call.step, asked.steps + 1
+        if not asked.named and asked.steps <= LOOKS:
+            found = (scope for _, scope in scopes(self._hub.locator))
+            asked.named = any(TEACHER.search(name) for scope in found for name, value in scope.items() if value is call.module)
 
     def _is_called_twice(self, call: Call) -> bool:
         return sum(number == call.root.number and step == call.step for number, step, _ in self._modes) > 1
@@ -138,30 +163,41 @@ class TeacherWatch:
         known = [(root, top) for root in self._calls.roots[:64] if root.parameters and (top := root.reference()) is not None]
         students: dict[tuple[type, tuple[int, ...]], tuple[Root, nn.Module]] = {}
         for root, top in sorted(known, key=lambda each: -each[0].trained):
-            if root.trained and root.number in self._learners:
-                students.setdefault(_memory(top), (root, top))
+            memory = _memory(top)
+            if root.trained and root.number in self._learners and 0 not in memory[1]:  # as of weights that are elsewhere
+                students.setdefault(memory, (root, top))
         for root, top in known:
-            if self._asked.get(root.number, (0, 0))[1] >= IN_A_ROW and len(self._part.sharings) <= 8:
-                for part in [top] if root.number in self._learners else top.modules():
-                    if any(type(part) is kind for kind, _ in students):
-                        self._note_copy(root, part, *students.get(_memory(part), (root, part)))
+            if root.number not in self._asked or len(self._part.sharings) > 8:
+                continue
+            for part in [top] if root.number in self._learners else top.modules():
+                if any(type(part) is kind for kind, _ in students) and (student := students.get(_memory(part))) is not None:
+                    self._note_copy(root, part, *student)
 
     def _note_copy(self, teacher: Root, part: nn.Module, student: Root, top: nn.Module) -> None:
+        """Not where both are made of the same parts: these share on purpose."""
         if student is teacher or any(each is top for each in part.modules()) or any(each is part for each in top.modules()):
             return
-        kinds = [kind for kind in self._calls.kinds.values() if kind.root is teacher]
+        is_shallow = part._modules is top._modules and part._parameters is top._parameters
+        if not is_shallow and part._modules and all(map(operator.is_, part.children(), top.children())):
+            return
+        asked = self._asked[teacher.number]
+        if (asked.steps if asked.named else asked.longest) < ENOUGH:
+            return
         name = f"{teacher.name} (copy)" if teacher.name == student.name else teacher.name
-        sharing = Sharing(
-            *(name, student.name, "copy", student.parameters),
-            site=next((kind.site for kind in kinds), None),
-            both=sum(kind.count for kind in kinds),
-        )
+        site = next((kind.site for kind in self._calls.kinds.values() if kind.root is teacher), None)
+        sharing = Sharing(name, student.name, "copy", student.parameters, site, named=asked.named)
         self._part.sharings.setdefault(f"{student.number}|{teacher.number}", sharing)
 
 
-def has_graph(output: Any) -> bool:
-    """Of an output that is no tensor, its first tensors tell."""
-    return any(tensor.requires_grad for tensor in ([output] if isinstance(output, Tensor) else tensors(output)))
+def _has_graph(output: Any) -> bool:
+    """Of an output that is no tensor, its first tensors tell; where there are none, nobody knows that it has none."""
+    found = [output] if isinstance(output, Tensor) else tensors(output)
+    return not found or any(tensor.requires_grad for tensor in found)
+
+
+def _underscored(name: str) -> str:
+    """MomentumEncoder -> Momentum_Encoder."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
 
 
 def _memory(module: nn.Module) -> tuple[type, tuple[int, ...]]:
