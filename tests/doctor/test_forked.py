@@ -1,7 +1,9 @@
 """What the doctor tries out cannot be noticed: parts with two names, weights that are computed, forwards that write anywhere."""
 
 import os
+import signal
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -109,6 +111,17 @@ def test_a_computed_weight_is_asked_for_by_nobody_else() -> None:
         model(torch.randn(4, 8)).sum().backward()
     visit.end()
     assert counted.asked == before + 3
+
+
+def test_not_where_the_script_hears_of_processes_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=1)
+    assert len(list(loader)) == 4
+    assert can_fork()  # torch has a handler now, for its workers
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        assert not can_fork()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_work_is_done_in_another_process() -> None:

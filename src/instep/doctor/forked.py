@@ -26,7 +26,8 @@ def can_fork() -> bool:
     """
     if sys.platform != "linux" or torch.cuda.is_initialized() or torch.xpu.is_initialized():
         return False
-    return signal.getsignal(signal.SIGCHLD) in (signal.SIG_DFL, signal.SIG_IGN)
+    handler = signal.getsignal(signal.SIGCHLD)  # torch sets one of its own for the workers of a loader
+    return handler in (signal.SIG_DFL, signal.SIG_IGN) or getattr(handler, "__module__", "").startswith("torch.")
 
 
 def run_forked(work: Callable[[], T]) -> T | None:
