@@ -26,8 +26,9 @@ def can_fork() -> bool:
     """
     if sys.platform != "linux" or torch.cuda.is_initialized() or torch.xpu.is_initialized():
         return False
-    handler = signal.getsignal(signal.SIGCHLD)  # torch sets one of its own for the workers of a loader
-    return handler in (signal.SIG_DFL, signal.SIG_IGN) or getattr(handler, "__module__", "").startswith("torch.")
+    handler = signal.getsignal(signal.SIGCHLD)  # torch and Instep set some of their own, for the workers of a loader
+    known = handler is None or isinstance(handler, signal.Handlers)
+    return known or (getattr(handler, "__module__", None) or "").startswith(("torch.", "instep.", "asyncio"))
 
 
 def run_forked(work: Callable[[], T]) -> T | None:
