@@ -6,7 +6,6 @@ from typing import Any
 from instep.doctor.causes import gather
 from instep.doctor.finding import Finding
 from instep.doctor.hub import Hub
-from instep.doctor.interrupting import is_of_a_handler
 from instep.doctor.rules import Rule, all_rules
 from instep.doctor.trace import Trace, Unjudged
 from instep.doctor.watch.byhand import ByHand
@@ -99,8 +98,6 @@ class Engine:
             try:
                 found = {finding.key: finding for finding in self._ask(rule)}
             except Exception as error:
-                if is_of_a_handler(error):
-                    raise
                 if not isinstance(error, Unjudged):
                     self._hub.note_failure()
                 self._unjudged[rule.id] = None

@@ -5,6 +5,7 @@ are told something, nothing that they do themselves is heard, no warning that th
 and counted: the observer that raised is told nothing more, and what it has noted is no longer judged.
 """
 
+import sys
 import traceback
 import warnings
 from collections import deque
@@ -166,9 +167,7 @@ class Hub:
                 handler(*news)
             except Unseen:
                 self.unseen += 1
-            except Exception as error:
-                if is_of_a_handler(error):
-                    raise
+            except Exception:
                 self.stand_down(getattr(handler, "__self__", None))
 
     def read(self, tensor: Any, then: Callable[[Any], None]) -> None:
@@ -185,9 +184,7 @@ class Hub:
             _, tensor, then = self._unread.popleft()
             try:
                 then(tensor.tolist())
-            except Exception as error:
-                if is_of_a_handler(error):
-                    raise
+            except Exception:
                 self.stand_down(getattr(getattr(then, "func", then), "__self__", None))
 
     def stand_down(self, observer: object) -> None:
@@ -204,7 +201,9 @@ class Hub:
                 failed.add(type(each).__module__)
 
     def note_failure(self) -> None:
-        """Count an error of the doctor's own, and keep its traceback if it is among the first."""
+        """Count the error that is being handled, and keep its traceback if it is among the first; of the script's own, raise it."""
+        if is_of_a_handler(sys.exc_info()[1]):
+            raise
         self.failed += 1
         if len(self.failures) < 5:
             self.failures.append(traceback.format_exc())

@@ -163,11 +163,7 @@ def _begin(item: pytest.Item) -> "Watcher":
         settings = Settings(**found)
         settings.split([])  # reads the baseline, if there is one
     except DescriptionError as error:
-        wrong = str(error)
-    else:
-        wrong = ""
-    if wrong:
-        pytest.fail(f"instep doctor: {wrong}", pytrace=False)
+        raise pytest.fail.Exception(f"instep doctor: {error}", pytrace=False) from None
     watcher = Watcher(settings)
     watcher.begin()
     item.stash[_WATCHER] = watcher

@@ -18,7 +18,6 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from instep.doctor.hub import Hub
-from instep.doctor.interrupting import is_of_a_handler
 from instep.doctor.patches import Called, Patch
 from instep.doctor.records import part_class, record_class
 from instep.doctor.roots import Root as Root
@@ -208,9 +207,7 @@ class CallWatch:
             call = self._call = Call(trace.calls, module, root, args, hub.locator.site(2), trace.steps)
             call.batch = self._loaders.last
             self._count(call)
-        except Exception as error:
-            if is_of_a_handler(error):
-                raise
+        except Exception:
             hub.stand_down(self)
             return
         hub.tell(self._before, call)
@@ -228,9 +225,7 @@ class CallWatch:
             return
         try:
             self._tell_end(module, args, rest)
-        except Exception as error:
-            if is_of_a_handler(error):
-                raise
+        except Exception:
             hub.stand_down(self)
 
     def _tell_end(self, module: nn.Module, args: tuple[Any, ...], rest: tuple[Any, ...]) -> None:
