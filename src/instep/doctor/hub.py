@@ -201,9 +201,10 @@ class Hub:
                 failed.add(type(each).__module__)
 
     def note_failure(self) -> None:
-        """Count the error that is being handled, and keep its traceback if it is among the first; of the script's own, raise it."""
-        if is_of_a_handler(sys.exc_info()[1]):
-            raise
+        """Count the error that is being handled and keep the first tracebacks; one of the script's own is raised."""
+        error = sys.exc_info()[1]
+        if error is not None and is_of_a_handler(error):
+            raise error
         self.failed += 1
         if len(self.failures) < 5:
             self.failures.append(traceback.format_exc())

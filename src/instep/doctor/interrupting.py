@@ -5,10 +5,10 @@ import signal
 from types import CodeType, TracebackType
 
 
-def is_of_a_handler(error: BaseException | None) -> bool:
+def is_of_a_handler(error: BaseException) -> bool:
     """Whether it comes out of a function that answers for a signal: a time limit, a request to stop."""
     codes = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
-    trace: TracebackType | None = None if error is None else error.__traceback__
+    trace: TracebackType | None = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code in codes:
             return True

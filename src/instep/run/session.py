@@ -16,6 +16,7 @@ from instep.checkpoint.checkpoint_folder import path_of
 from instep.data.loading.loader import Batch
 from instep.errors import InstepError, NonFiniteGradient, NonFiniteLoss, UpdateError
 from instep.loop.first_batch import look_after, require_gradients
+from instep.loop.freed_memory import keep_freed_memory
 from instep.loop.stepper import Stepper
 from instep.optim.train_mode import say_in_eval
 from instep.records import StepResult, Update
@@ -33,7 +34,7 @@ class Session:
 
     def __init__(self, run: "Run") -> None:
         self._run = run
-        self._algorithms = ExitStack()
+        self._settings = ExitStack()  # of torch and of the process, while it trains
         self._ended_as = "failed"
         self._is_nan_said = False  # of the monitored value
         self._is_in_train_mode = True  # the model, as far as was said
@@ -57,9 +58,11 @@ class Session:
             run.entry.set_status("running", run.state.step)
             run.write_range_tests()
             self._begin_showing(found)
-            self._algorithms.enter_context(run.precision.algorithms())
+            self._settings.enter_context(run.precision.algorithms())
+            self._settings.enter_context(keep_freed_memory(run.device))
             self._watch_first_update()
         except BaseException as error:
+            self._settings.close()
             self._close(after=error)
             raise
         return self
@@ -67,7 +70,7 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         run = self._run
         try:
-            self._algorithms.close()
+            self._settings.close()
             if run.is_replay and (error is None or isinstance(error, GeneratorExit)):
                 self._ended_as = "interrupted"  # somebody wants to look here; the run ended elsewhere
             elif error is None:
@@ -99,10 +102,10 @@ class Session:
             stepper.watch_first_loss(is_said=run.world.is_first)
         stepper = run.steppers[0]
         if run.folder is not None:
-            self._algorithms.callback(look_after(run.leader.optimizer, run.model_state.attributes.look, times=2).remove)
+            self._settings.callback(look_after(run.leader.optimizer, run.model_state.attributes.look, times=2).remove)
         if len(run.steppers) == 1 and not stepper.cycle.needs_closure and not run.processes.are_sharded:
             handle = require_gradients(stepper.optimizer, run.model)
-            self._algorithms.callback(handle.remove)
+            self._settings.callback(handle.remove)
 
     # --- The loop
 
