@@ -90,8 +90,14 @@ def train(model: nn.Module, optimizer: optim.Optimizer, steps: range) -> None:
         optimizer.step(closure)  # type: ignore[arg-type]  # torch says float and takes tensors
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", OPTIMIZERS)
+IN_HALF = [name for name in OPTIMIZERS if name != "SGD fused"]  # torch's does not work there, and is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, torch.float32) for name in OPTIMIZERS), *((name, torch.bfloat16) for name in IN_HALF)],
+    ids=str,
+)
 def test_an_optimizer_goes_on_bit_for_bit(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
     model = Model(dtype, sparse=name == "SparseAdam")
     optimizer = OPTIMIZERS[name](list(model.parameters()))

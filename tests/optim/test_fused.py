@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, AdamW, Optimizer, RMSprop
 
+from instep import Trainer
+from instep.errors import DescriptionError
 from instep.optim.fused import fused_advice
 
 
@@ -36,3 +38,43 @@ def test_nothing_is_said_where_it_was_chosen_or_there_is_none(make: Callable[[li
 def test_nor_on_another_device_or_of_complex_weights() -> None:
     assert fused_advice(AdamW([torch.nn.Parameter(torch.zeros(3, device="meta"))])) is None
     assert fused_advice(AdamW([torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))])) is None
+
+
+HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+def leaves_them_as_they_are(dtype: torch.dtype) -> bool:
+    parameter = torch.nn.Parameter(torch.ones(1000, dtype=dtype))
+    parameter.grad = torch.ones_like(parameter)
+    SGD([parameter], lr=0.5, fused=True).step()
+    return bool((parameter == 1).any())
+
+
+@HALVES
+def test_a_fused_sgd_that_does_not_train_is_refused(dtype: torch.dtype) -> None:
+    """pytorch/pytorch#191763: the weights stay, and with momentum memory is read that belongs to others."""
+    model = torch.nn.Linear(8, 8, dtype=dtype)
+    x = torch.zeros(4, 8, dtype=dtype)
+
+    def make(**options: bool) -> Trainer:
+        optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9, **options)
+        return Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=optimizer, train=(x, x), epochs=1, progress=False)
+
+    if leaves_them_as_they_are(dtype):
+        name = str(dtype).removeprefix("torch.")
+        with pytest.raises(
+            DescriptionError, match=rf"does not train {name} parameters on the CPU: this torch \(.*use fused=False"
+        ):
+            make(fused=True)
+        assert fused_advice(SGD(model.parameters())) is None
+    else:
+        make(fused=True)
+        assert fused_advice(SGD(model.parameters())) is not None
+    make()
+
+
+def test_a_fused_sgd_of_float32_is_taken() -> None:
+    model = torch.nn.Linear(8, 8)
+    x = torch.zeros(4, 8)
+    optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)
+    Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=optimizer, train=(x, x), epochs=1, progress=False)

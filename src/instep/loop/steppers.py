@@ -23,6 +23,7 @@ from instep.loop.stepper import Stepper
 from instep.loop.update import UpdateCycle
 from instep.optim.average import Average
 from instep.optim.averages import Averages
+from instep.optim.fused import require_working_fused
 from instep.optim.train_eval import Modes
 from instep.optim.which_weights import AVERAGED
 from instep.schedules import drive
@@ -146,6 +147,7 @@ def optimizer_for(optimizer: Optimizer | MakeOptimizer, model: nn.Module) -> Opt
         raise DescriptionError("the optimizer holds no parameter of this model; was it made from another one?")
     if not any(p.requires_grad for group in optimizer.param_groups for p in group["params"]):
         raise DescriptionError("every parameter of the optimizer is frozen (requires_grad=False), so nothing would train.")
+    require_working_fused(optimizer)
     return optimizer
 
 

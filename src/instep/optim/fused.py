@@ -1,12 +1,17 @@
-"""Whether torch has a fused implementation of an optimizer that is not used: a fact for the plan, nothing is measured."""
+"""torch's fused optimizers: advice for the plan where one is not used, an error where the one that is used does not work."""
+
+import functools
 
 import torch
+from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from instep.distributed.dtensors import is_sharded
+from instep.errors import DescriptionError
 
 FUSED = (Adam, AdamW, SGD, Adagrad)
-DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+HALVES = (torch.float16, torch.bfloat16)
+DTYPES = (torch.float64, torch.float32, *HALVES)
 
 
 def fused_advice(optimizer: Optimizer) -> str | None:
@@ -19,4 +24,31 @@ def fused_advice(optimizer: Optimizer) -> str | None:
     # On an accelerator torch's default is one call for all parameters already; the cost of shares is not their arithmetic.
     if any(p.device.type != "cpu" or p.dtype not in DTYPES or is_sharded(p) for p in parameters):
         return None
+    if kind is SGD and any(p.dtype in HALVES and not _fused_sgd_works(p.dtype) for p in parameters):
+        return None
     return f"{kind.__name__}(…, fused=True) is often faster on a CPU"
+
+
+def require_working_fused(optimizer: Optimizer) -> None:
+    """Refuse a fused SGD that leaves parameters in half precision on a CPU as they are, and reads beyond its momentum.
+
+    torch 2.12 and 2.13 do (pytorch/pytorch#191763). Whether this one does is tried, not read off its version.
+    """
+    if not isinstance(optimizer, SGD):
+        return
+    groups = [group for group in optimizer.param_groups if group.get("fused")]
+    for dtype in {p.dtype for group in groups for p in group["params"] if p.device.type == "cpu" and p.dtype in HALVES}:
+        if not _fused_sgd_works(dtype):
+            raise DescriptionError(
+                f"SGD(…, fused=True) does not train {str(dtype).removeprefix('torch.')} parameters on the CPU: this torch "
+                f"({torch.__version__}) leaves them as they are (pytorch/pytorch#191763); use fused=False."
+            )
+
+
+@functools.cache
+def _fused_sgd_works(dtype: torch.dtype) -> bool:
+    """Whether one step without momentum, which reads nothing that it should not, moves as many numbers as a vector holds."""
+    parameter = nn.Parameter(torch.zeros(128, dtype=dtype))
+    parameter.grad = torch.ones_like(parameter)
+    SGD([parameter], lr=1.0, fused=True).step()
+    return bool((parameter == -1).all())
