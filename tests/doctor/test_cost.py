@@ -2,12 +2,14 @@
 
 from dataclasses import field
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 
+from instep.doctor import extra_forward
 from instep.doctor.extra_forward import is_torchs
 from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
@@ -17,6 +19,7 @@ from instep.doctor.tallies import Tally, since
 from instep.doctor.trace import Trace
 from instep.doctor.watch import phases
 from instep.doctor.watch.optimizers import Step
+from instep.doctor.watcher import Watcher
 
 
 class Numbers:
@@ -83,10 +86,11 @@ def test_modules_of_torchs_that_nobody_listens_to_are_tried_without_a_copy_of_th
         assert not is_torchs(model)
     with TorchFunctionMode():
         assert not is_torchs(model)
-    handles = [register_module_forward_hook(lambda *_: None) for _ in range(2)]
+    handle = register_module_forward_hook(lambda *_: None)
     assert not is_torchs(model)
-    for handle in handles:
-        handle.remove()
+    handle.remove()
+    with Watcher():  # whose own hooks are on all modules
+        assert is_torchs(model)
     model[0].register_forward_hook(lambda *_: None)
     assert not is_torchs(model)
 
@@ -138,3 +142,13 @@ def test_tallies_of_the_phase_that_goes_on_are_computed_once_in_a_judgement(monk
     part.counted = None
     tally.count = 24
     assert counts() == [20, 20, 24]
+
+
+def test_a_draw_of_numpys_is_noticed_however_arrays_are_printed() -> None:
+    before = extra_forward._generators()
+    assert extra_forward._are_equal(before, extra_forward._generators())
+    with np.printoptions(threshold=10):  # 624 words are shortened to six
+        np.random.random(300)
+        assert not extra_forward._are_equal(before, extra_forward._generators())
+    extra_forward._restore(before)
+    assert extra_forward._are_equal(before, extra_forward._generators())

@@ -57,10 +57,11 @@ def is_torchs(module: nn.Module) -> bool:
 
 
 def _is_observed() -> bool:
-    """Whether somebody else would notice a forward: a profiler, a mode, hooks on all modules (one each is the doctor's)."""
-    hooks = torch.nn.modules.module
+    """Whether somebody else would notice a forward: a profiler, a mode, hooks on all modules that are not the doctor's."""
+    module = torch.nn.modules.module
     modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
-    others = len(hooks._global_forward_hooks) > 1 or len(hooks._global_forward_pre_hooks) > 1
+    hooks: list[Any] = [*module._global_forward_hooks.values(), *module._global_forward_pre_hooks.values()]
+    others = any(not type(getattr(hook, "__self__", None)).__module__.startswith("instep.doctor.") for hook in hooks)
     return bool(modes or others or torch.is_autocast_enabled("cpu") or torch._C._autograd._profiler_enabled())
 
 
@@ -191,8 +192,16 @@ def _generators() -> tuple[Any, ...]:
 
 def _are_equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Whether generators are where they were."""
-    numpys = (one[3] is None) == (other[3] is None) and (one[3] is None or str(one[3]) == str(other[3]))
-    return torch.equal(one[0], other[0]) and one[2] == other[2] and numpys
+    return torch.equal(one[0], other[0]) and one[2] == other[2] and _by_bytes(one[3]) == _by_bytes(other[3])
+
+
+def _by_bytes(state: Any) -> Any:
+    """A state of NumPy's with the bytes of its arrays: these compare at once, where their texts take 5 ms."""
+    if isinstance(state, dict):  # of other generators than the usual one
+        return {name: _by_bytes(value) for name, value in state.items()}
+    if isinstance(state, tuple):
+        return tuple(map(_by_bytes, state))
+    return state.tobytes() if hasattr(state, "tobytes") else state
 
 
 def _restore(state: tuple[Any, ...]) -> None:

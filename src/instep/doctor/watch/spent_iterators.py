@@ -8,7 +8,7 @@ Functions that ran while the optimizer was made may name it for that reason, and
 import dis
 from collections.abc import Iterator
 from dataclasses import field
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -93,7 +93,8 @@ def _functions(frame: FrameType) -> Iterator[tuple[FunctionType, list[Any]]]:
                 yield function, [*held, *(local.get(each, frame.f_globals.get(each)) for each in given)]
 
 
-def _passed(code: CodeType, until: int) -> Iterator[tuple[str, list[str]]]:
+@lru_cache(maxsize=64)  # the same steps are looked at again
+def _passed(code: CodeType, until: int) -> tuple[tuple[str, list[str]], ...]:
     """Names that are loaded before a place in some code, which no jump to that place leaves out; and what else is on the line."""
     loads: list[tuple[int, str, int | None]] = []
     jumps: list[tuple[int, int]] = []
@@ -104,9 +105,11 @@ def _passed(code: CodeType, until: int) -> Iterator[tuple[str, list[str]]]:
             loads += [(each.offset, name, line) for name in names if isinstance(name, str)]
         elif each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
             jumps.append((each.offset, int(each.argval)))
-    for offset, name, place in loads:
-        if not any(begin < offset < end <= until for begin, end in jumps):
-            yield name, [other for later, other, same in loads if later >= offset and same == place]
+    return tuple(
+        (name, [other for later, other, same in loads if later >= offset and same == place])
+        for offset, name, place in loads
+        if not any(begin < offset < end <= until for begin, end in jumps)
+    )
 
 
 def _held_by(value: Any) -> Iterator[tuple[FunctionType, list[Any]]]:
