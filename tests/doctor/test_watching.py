@@ -22,7 +22,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
-from instep.doctor.step_sampling import BURST, EARLY, EVERY, EVERY_LARGE, FIRST, PHASE, multiplications
+from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE, FIRST, HALF, PHASE, multiplications
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards, origin
 from instep.doctor.watch.gradients import Gradients
@@ -151,6 +151,25 @@ def test_a_seed_that_was_set_before_is_known() -> None:
         torch.set_rng_state(state)
 
 
+HALVED = (HALF - FIRST) // 2  # steps that are watched while bursts and rests are equally long
+
+
+def test_after_the_first_steps_every_other_burst_is_watched_and_then_few() -> None:
+    watched: list[int] = []
+    with instep.watch(aloud=False) as visit:
+        model, optimizer = small()
+        for number in range(HALF + 2 * BURST):
+            before = visit.trace.part(Optimizers).all[0].steps if number else 0
+            step(model, optimizer)
+            if visit.trace.part(Optimizers).all[0].steps > before:
+                watched.append(number)
+    assert watched[:FIRST] == list(range(FIRST))
+    bursts = range(FIRST + 2 * BURST, HALF, 2 * BURST)
+    assert watched[FIRST:] == [
+        number for first in bursts for number in range(first + 1, first + BURST)
+    ]  # woken in its first step
+
+
 def test_a_long_run_is_watched_in_bursts() -> None:
     steps = FIRST + 2 * EVERY
     with instep.watch(aloud=False) as visit:
@@ -159,7 +178,7 @@ def test_a_long_run_is_watched_in_bursts() -> None:
             step(model, optimizer, clear=False)
     record = visit.trace.part(Optimizers).all[0]
     assert visit.trace.steps == record.all_steps == steps
-    assert FIRST < record.steps <= FIRST + 8 * BURST
+    assert FIRST < record.steps <= FIRST + HALVED + 4 * BURST
     assert record.totals["stale"] >= record.steps - 8  # a rest forgets what a gradient held, once
     assert "missing-zero-grad" in {finding.id for finding in visit.findings}
 
@@ -175,8 +194,8 @@ def test_of_steps_with_much_to_compute_more_are_watched(monkeypatch: pytest.Monk
                 step(model, optimizer)
         watched.append(visit.trace.part(Optimizers).all[0].steps)
     bursts = EVERY // EVERY_LARGE
-    assert FIRST + (bursts - 2) * (BURST - 1) <= watched[0] <= FIRST + (bursts + 1) * BURST
-    assert watched[1] < FIRST + 4 * BURST
+    assert FIRST + (bursts - 2) * (BURST - 1) <= watched[0] <= FIRST + HALVED + (bursts + 1) * BURST
+    assert watched[1] <= FIRST + HALVED + 2 * BURST
 
 
 def test_after_a_rest_gradients_are_noted_before_hooks_of_the_users_run() -> None:
@@ -188,10 +207,10 @@ def test_after_a_rest_gradients_are_noted_before_hooks_of_the_users_run() -> Non
         known = visit.trace.part(Gradients).parameters[id(model.weight)]
         noted: list[int] = []
         handle = next(model.parameters()).register_post_accumulate_grad_hook(lambda _: noted.append(known.arrivals))
-        for _ in range(EARLY - FIRST + BURST):
+        for _ in range(3 * BURST):
             step(model, optimizer)
         handle.remove()
-    assert noted == [FIRST] * (EARLY - FIRST) + list(range(FIRST + 1, FIRST + 1 + BURST))
+    assert noted == [FIRST] * (2 * BURST) + list(range(FIRST + 1, FIRST + 1 + BURST))
 
 
 def test_parameters_that_are_set_free_after_a_rest_are_noted_again() -> None:
@@ -200,7 +219,7 @@ def test_parameters_that_are_set_free_after_a_rest_are_noted_again() -> None:
         for _ in range(FIRST):
             step(model, optimizer)
         model.weight.requires_grad_(False)
-        for _ in range(EARLY - FIRST + 2):
+        for _ in range(2 * BURST + 2):
             step(model, optimizer)
         assert not visit.hub.resting
         known = visit.trace.part(Gradients).parameters[id(model.weight)]

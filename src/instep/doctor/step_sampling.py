@@ -1,4 +1,4 @@
-"""Which steps are watched: the first all, later ones in bursts, so that a long run of tiny steps costs next to nothing.
+"""Which steps are watched: the first all, later ones in bursts that become rare, so that a long run costs next to nothing.
 
 While it rests, the doctor counts steps and batches and hears of what is rare: passes over loaders, modes that change, schedulers,
 optimizers, checkpoints. Forwards, losses, backwards and clips it does not hear then. Anything rare wakes it for a few steps.
@@ -17,11 +17,12 @@ from instep.doctor.watch.calls import Call, Calls
 from instep.doctor.watch.gradients import Gradients
 from instep.doctor.watch.loaders import Pass, first_tensor
 
-FIRST = 200  # steps that are watched without rest
+FIRST = 128  # steps that are watched without rest
 BURST = 8  # steps of a burst
+HALF = 200  # steps until which bursts and rests are equally long: most mistakes of a short run show there
 EVERY = 1024  # steps from one burst to the next; the first of them comes after half as many
 EARLY = 256  # and one before it: many runs are no longer
-SHARE = 0.05  # of the steps that may be watched because something rare woke it
+SPARE, SHARE = 40, 0.025  # steps, and the share of all, that may be watched because something rare woke it
 # Multiplications in the forwards of a step beyond which it is large: on one core of a CPU 1e8 of them take 10 ms or more with
 # their backward. A run has fewer of such steps, and what watching one costs shows less: more of them are watched.
 LARGE = 1e8
@@ -82,7 +83,7 @@ class StepSampling:
 
     def on_alarm(self) -> None:
         steps = self._trace.steps
-        if steps == EARLY or steps % self._every == self._every // 2:
+        if steps == self._next_burst(steps - 1):
             self._watched -= BURST  # it comes beside what something rare may wake
             self._wake()
         else:
@@ -170,7 +171,7 @@ class StepSampling:
             self._stir()
 
     def _stir(self) -> None:
-        if self._hub.resting and self._watched < FIRST + self._share * self._trace.steps:
+        if self._hub.resting and self._watched < FIRST + SPARE + self._share * self._trace.steps:
             self._wake()
 
     def _wake(self) -> None:
@@ -185,6 +186,9 @@ class StepSampling:
         self._hub.say("on_rest")
 
     def _next_burst(self, steps: int) -> int:
+        """The first step after so many at which a burst begins."""
+        if steps < HALF - BURST:
+            return (steps // (2 * BURST) + 1) * 2 * BURST
         half = self._every // 2
         following = ((steps + half) // self._every + 1) * self._every - half
         return min(EARLY, following) if steps < EARLY else following
