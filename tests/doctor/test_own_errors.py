@@ -1,6 +1,7 @@
 """Errors and warnings of the doctor's own: neither reaches the script, and what needs an observer that failed is not judged."""
 
 import contextlib
+import signal
 import warnings
 from typing import Any
 
@@ -159,3 +160,27 @@ def test_a_warning_of_a_builtin_can_be_an_error() -> None:
         with pytest.raises(UserWarning, match="requires_grad=True to a scalar"):
             float(loss)
     torch.set_warn_always(False)
+
+
+class OutOfTime(Exception):
+    """Raised by a handler of the script's."""
+
+
+def _time_is_over(*_: object) -> None:
+    raise OutOfTime
+
+
+def test_torch_is_as_it_was_where_a_signal_comes_while_the_doctor_leaves() -> None:
+    original = torch.softmax
+    before = signal.signal(signal.SIGUSR1, _time_is_over)
+    watcher = Watcher().begin()
+    assert torch.softmax is not original
+    watcher._observers[-1].remove = lambda: signal.raise_signal(signal.SIGUSR1)
+    try:
+        with pytest.raises(OutOfTime):
+            watcher.end()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert torch.softmax is original
+    assert not torch.nn.modules.module._global_forward_hooks
+    assert not torch.nn.modules.module._global_forward_pre_hooks

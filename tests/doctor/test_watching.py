@@ -22,7 +22,7 @@ from instep.doctor.hub import Hub
 from instep.doctor.patches import Called, Patch, Patches
 from instep.doctor.rules import Rule
 from instep.doctor.sites import Locator
-from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE, FIRST, HALF, PHASE, multiplications
+from instep.doctor.step_sampling import BURST, EVERY, EVERY_LARGE, FIRST, HALVED_UNTIL, PHASE, multiplications
 from instep.doctor.trace import Trace
 from instep.doctor.watch.backwards import Backwards, origin
 from instep.doctor.watch.gradients import Gradients
@@ -151,20 +151,20 @@ def test_a_seed_that_was_set_before_is_known() -> None:
         torch.set_rng_state(state)
 
 
-HALVED = (HALF - FIRST) // 2  # steps that are watched while bursts and rests are equally long
+HALVED = (HALVED_UNTIL - FIRST) // 2  # of these steps, at most so many are watched
 
 
-def test_after_the_first_steps_every_other_burst_is_watched_and_then_few() -> None:
+def test_after_the_first_steps_half_of_them_are_watched_and_then_few() -> None:
     watched: list[int] = []
     with instep.watch(aloud=False) as visit:
         model, optimizer = small()
-        for number in range(HALF + 2 * BURST):
+        for number in range(HALVED_UNTIL + 2 * BURST):
             before = visit.trace.part(Optimizers).all[0].steps if number else 0
             step(model, optimizer)
             if visit.trace.part(Optimizers).all[0].steps > before:
                 watched.append(number)
     assert watched[:FIRST] == list(range(FIRST))
-    bursts = range(FIRST + 2 * BURST, HALF, 2 * BURST)
+    bursts = range(FIRST + 2 * BURST, HALVED_UNTIL, 2 * BURST)
     assert watched[FIRST:] == [
         number for first in bursts for number in range(first + 1, first + BURST)
     ]  # woken in its first step

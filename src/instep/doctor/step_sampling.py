@@ -19,7 +19,7 @@ from instep.doctor.watch.loaders import Pass, first_tensor
 
 FIRST = 128  # steps that are watched without rest
 BURST = 8  # steps of a burst
-HALF = 200  # steps until which bursts and rests are equally long: most mistakes of a short run show there
+HALVED_UNTIL = 200  # steps, half of which are watched after the first: many runs are no longer
 EVERY = 1024  # steps from one burst to the next; the first of them comes after half as many
 EARLY = 256  # and one before it: many runs are no longer
 SPARE, SHARE = 40, 0.025  # steps, and the share of all, that may be watched because something rare woke it
@@ -187,7 +187,7 @@ class StepSampling:
 
     def _next_burst(self, steps: int) -> int:
         """The first step after so many at which a burst begins."""
-        if steps < HALF - BURST:
+        if steps < HALVED_UNTIL - BURST:
             return (steps // (2 * BURST) + 1) * 2 * BURST
         half = self._every // 2
         following = ((steps + half) // self._every + 1) * self._every - half

@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -101,14 +102,19 @@ class Watcher:
             self.hub.unhush()
 
     def _remove(self) -> None:
-        for observer in reversed(self._observers):
-            if hasattr(observer, "remove"):
-                try:
-                    observer.remove()
-                except Exception:
-                    self.hub.note_failure()
-        self._patches.remove()
-        self._observers = []
+        """Take off all hooks and patches, also where a signal handler of the script's raises in between."""
+        with ExitStack() as stack:
+            stack.callback(self._patches.remove)
+            for observer in self._observers:
+                if hasattr(observer, "remove"):
+                    stack.callback(self._remove_one, observer)
+            self._observers = []
+
+    def _remove_one(self, observer: Any) -> None:
+        try:
+            observer.remove()
+        except Exception:
+            self.hub.note_failure()
 
     def leave(self) -> None:
         """Watch no more, without a word: in a process that only loads data."""

@@ -62,7 +62,7 @@ again. An argument that may be a generator is read with `called.listed`):
     on_schedule(record, scheduler), after_scheduler_init(called)                                         watch/schedulers.py
     on_judge(), on_end()                         before each judgement; before the last one
 
-Sampling: the first 128 steps are watched one by one, every other 8 up to step 200. After that the events above come in bursts
+Sampling: the first 128 steps are watched one by one, 8 out of 16 up to step 200. After that the events above come in bursts
 of 8 steps, after steps 256 and 512 and then out of 1,024 (out of 128 where steps are large), and around anything rare (a pass
 that begins or ends, a mode that changes): see `step_sampling.py`.
 `on_rest()` and `on_wake()` tell; an observer that compares one step with the next forgets what it holds at `on_wake`. Counts

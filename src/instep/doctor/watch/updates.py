@@ -27,6 +27,7 @@ ELEMENTS = 16384
 BLOCK = 8  # losses in a block of a trend
 BLOCKS = 64
 LIMIT = 64
+OFTEN = 128  # watched steps, after which most come in bursts of 8: one of each is looked at
 
 
 @record_class
@@ -148,7 +149,7 @@ class UpdateWatch:
             self._phase = self._phases.number
             self._begun.clear()
         new = count - self._begun.setdefault(number, count if self._phase else 0)
-        if step.inside or not (new % 4 == 1 if new < 40 else count % (20 if count < 200 else 8) == 1):
+        if step.inside or not (new % 4 == 1 if new < 40 else count % (20 if count < OFTEN else 8) == 1):
             return
         movement = self._movement(step)
         if movement is None:
