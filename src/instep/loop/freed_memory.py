@@ -2,7 +2,8 @@
 
 glibc hands the top of the heap back to the system whenever enough of it is free. Each update then gets the same pages anew, one
 fault each, and the system clears them before use: a small convolutional network took 88 to 150 ms an update, whichever way
-its memory happened to lie, and 88 to 103 ms when nothing was handed back. The most that a process holds stays the same.
+its memory happened to lie, and 88 to 103 ms when nothing was handed back. Blocks of 32 MB and more have a mapping each, and go
+back to the system as ever; where one of them is larger than all that was kept, a process may hold more at its peak.
 """
 
 import ctypes
@@ -20,20 +21,20 @@ LARGEST_MMAP, LARGEST_TRIM = 32 << 20, 64 << 20
 _SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TOP_PAD_")
 
 
-class _Keepers:
-    """How many trainings are going on in this process: the heap is one for all."""
+class _Trainings:
+    """How many are going on in this process: the heap is one for all."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.count = 0
 
 
-_keepers = _Keepers()
+_trainings = _Trainings()
 
 
 @contextmanager
 def keep_freed_memory(device: torch.device) -> Iterator[None]:
-    """Inside, freed memory is kept for what comes next; afterwards glibc hands it back as it does by itself.
+    """Inside, freed memory is kept for what comes next; afterwards glibc hands it back with the next large block that is freed.
 
     Nothing happens on an accelerator, without glibc, and where the user has set glibc's allocator by its environment variables.
     """
@@ -41,16 +42,17 @@ def keep_freed_memory(device: torch.device) -> Iterator[None]:
     if set_option is None:
         yield
         return
-    with _keepers.lock:
-        _keepers.count += 1
+    trainings = _trainings
+    with trainings.lock:
+        trainings.count += 1
+    try:
         set_option(MMAP_THRESHOLD, LARGEST_MMAP)  # setting one of the two ends glibc's own choice of both
         set_option(TRIM_THRESHOLD, NEVER)
-    try:
         yield
     finally:
-        with _keepers.lock:
-            _keepers.count -= 1
-            if not _keepers.count:
+        with trainings.lock:
+            trainings.count -= 1
+            if trainings is _trainings and not trainings.count:  # else this is a forked process, which was told already
                 set_option(TRIM_THRESHOLD, LARGEST_TRIM)
 
 
@@ -67,9 +69,9 @@ def _mallopt() -> Callable[[int, int], int] | None:
 
 
 def _after_fork() -> None:
-    """A process that loads data, or does something else of the user's, hands memory back as ever."""
-    global _keepers
-    begun, _keepers = _keepers.count, _Keepers()
+    """A process that loads data, or does something else of the user's, hands memory back."""
+    global _trainings
+    begun, _trainings = _trainings.count, _Trainings()
     set_option = _mallopt() if begun else None
     if set_option is not None:
         set_option(TRIM_THRESHOLD, LARGEST_TRIM)

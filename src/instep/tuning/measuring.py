@@ -7,9 +7,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 
+import torch
 from torch.optim import Optimizer
 
 from instep.errors import InstepError
+from instep.loop.freed_memory import keep_freed_memory
 from instep.records import StepResult
 from instep.tuning import resident
 from instep.tuning.trying import Tried
@@ -56,7 +58,7 @@ class Measuring:
         self.optimizer.zero_grad(set_to_none=True)
         resident.give_back()
         resident.restart_peak()
-        with closing(self.make(size)) as updates:
+        with keep_freed_memory(torch.device("cpu")), closing(self.make(size)) as updates:  # as a training does
             for _ in range(UPDATES):
                 next(updates)
         peak = resident.peak_bytes()
