@@ -113,24 +113,32 @@ def test_a_run_keeps_it_and_lets_go(calls: Calls) -> None:
 
 
 FAULTS = """
-import resource, torch
+import ctypes, resource, torch
 from contextlib import nullcontext
 from instep.loop.freed_memory import keep_freed_memory
 
-def faults():
-    blocks = [torch.zeros(2_000_000) for _ in range(12)]  # 8 MB each, more than glibc keeps by itself
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+SIZE = 30 << 20
+
+def faults():  # four blocks at the top of the heap, more than glibc keeps by itself
+    blocks = [ctypes.c_void_p(libc.malloc(ctypes.c_size_t(SIZE))) for _ in range(4)]
+    for block in blocks:
+        libc.memset(block, 0, ctypes.c_size_t(SIZE))
+    for block in reversed(blocks):
+        libc.free(block)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 for around in (nullcontext(), keep_freed_memory(torch.device("cpu"))):
     with around:
-        counts = [faults() for _ in range(8)]
+        counts = [faults() for _ in range(6)]
         print(min(b - a for a, b in zip(counts, counts[1:])))
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
 def test_the_same_pages_serve_again(programs: Programs, tmp_path: Path) -> None:
-    """96 MB are 24,000 pages of 4 KB."""
+    """120 MB are 30,000 pages of 4 KB."""
     script = tmp_path / "faults.py"
     script.write_text(FAULTS, encoding="utf-8")
     unset = {name: value for name, value in os.environ.items() if "MALLOC" not in name and name != "GLIBC_TUNABLES"}

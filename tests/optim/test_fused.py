@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch.optim import SGD, AdamW, Optimizer, RMSprop
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from instep import Trainer
 from instep.errors import DescriptionError
+from instep.optim import fused
 from instep.optim.fused import fused_advice
 
 
@@ -78,3 +80,18 @@ def test_a_fused_sgd_of_float32_is_taken() -> None:
     x = torch.zeros(4, 8)
     optimizer = SGD(model.parameters(), lr=0.1, momentum=0.9, fused=True)
     Trainer(model, loss=torch.nn.functional.mse_loss, optimizer=optimizer, train=(x, x), epochs=1, progress=False)
+
+
+def test_how_it_is_tried_is_heard_by_nobody_and_does_not_depend_on_the_default_device() -> None:
+    heard: list[object] = []
+    handle = register_optimizer_step_pre_hook(lambda *given: heard.append(given))
+    optimizer = SGD([torch.nn.Parameter(torch.zeros(3, dtype=torch.bfloat16))])
+    fused._fused_sgd_works.cache_clear()
+    try:
+        with torch.device("meta"):
+            there = fused_advice(optimizer)
+    finally:
+        handle.remove()
+    fused._fused_sgd_works.cache_clear()
+    assert there == fused_advice(optimizer)
+    assert heard == []
