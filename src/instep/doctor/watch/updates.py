@@ -1,7 +1,7 @@
 """Updates: how far steps move weights, whether weights stay finite, and where the loss is heading.
 
 A few tensors of each optimizer are compared before and after a step, at every fourth of the first forty steps of a phase and
-then at every twentieth; of large tensors only the beginning.
+then at every twentieth, in bursts once in each; of large tensors only the beginning.
 """
 
 import math
